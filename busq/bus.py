@@ -10,36 +10,22 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from busq._native import ffi, lib
-from busq._port import core as _core
+from busq._native import _core as core
+from busq._port import arguments
+from busq._port.deadline import Deadline
+from busq._port.directory import default_directory
 from busq.errors import ShutDown
-from busq.peer import Buffer, Codec, Message, Payload, Peer
+from busq.peer import Buffer, Codec, Peer
 
 if TYPE_CHECKING:
     from busq._port.requests import Requests
     from busq.groups import View
     from busq.nodes import Handle, Node
 
-_STATES = {
-    lib.BUSQ_PEER_LIVE: "live",
-    lib.BUSQ_PEER_CLOSING: "closing",
-    lib.BUSQ_PEER_CLOSED: "closed",
-    lib.BUSQ_PEER_UNBURIED: "dead, unnoticed",
-    lib.BUSQ_PEER_GONE: "dead",
-}
-_WAITS = {
-    lib.BUSQ_WAITING_NOT: None,
-    lib.BUSQ_WAITING_MESSAGE: "message",
-    lib.BUSQ_WAITING_BLOCKED: "blocked",
-    lib.BUSQ_WAITING_ROOM: "room",
-    lib.BUSQ_WAITING_MEMORY: "memory",
-}
-_COUNTERS = ("clock", "depth", "sent", "received", "late", "helped", "memory_bytes")
 SPIN_US_MAX = 50_000
-_WAITS_FOR_SOMEBODY = (lib.BUSQ_WAITING_BLOCKED, lib.BUSQ_WAITING_ROOM)
 
 
-class Bus1Peer(_core.Port, Peer):
+class Bus1Peer(core.Port, Peer):
     """A member of a bus whose order is bus1."""
 
     _requests: Requests | None = None  # made by the first ask
@@ -56,67 +42,44 @@ class Bus1Peer(_core.Port, Peer):
         codec: Codec | None,
         watch: Iterable[str],
     ) -> None:
-        encoded = _core.encode_peer_name(name)
+        arguments.encode_peer_name(name)
         watched = _watched(watch)
         spin = bus._spin_ns(spin_us)
-        self._bus_handle: Any = bus._raw()  # the peer goes on when its Bus is closed, and names groups by it
-        owner = _core.owned("busq_peer")
-        flags = (lib.BUSQ_JOIN_RESUME if resume else 0) | (lib.BUSQ_JOIN_DURABLE if durable else 0)
-        flags |= lib.BUSQ_JOIN_SHARED if shared else 0
+        self._bus, self._name, self._is_shared = bus, name, shared
+        self._open_bus: core.Bus | None = bus._raw()  # the peer goes on when its Bus is closed, and names groups by it
+        flags = (core.JOIN_RESUME if resume else 0) | (core.JOIN_DURABLE if durable else 0)
+        flags |= core.JOIN_SHARED if shared else 0
         try:
-            _core.check(lib.busq_peer_join_as(self._bus_handle, encoded, len(encoded), flags, owner))
-            self._bus = bus
-            self._name = name
-            self._codec = codec
-            self._is_shared = shared
-            self._open(_core.held(owner))
+            core.join(self, self._open_bus, name, flags, codec)
             if spin is not None:
-                lib.busq_peer_set_spin(self._handle, spin, 0)
+                core.set_spin(self, spin)
             for other in watched:
                 self.watch(other)
-            place, node, is_own = ffi.new("uint64_t *"), ffi.new("uint64_t *"), ffi.new("uint32_t *")
-            if resume and lib.busq_peer_next_node(self._handle, place, node, is_own) == lib.BUSQ_OK:
-                self._known_nodes().inherit()
+            self._inherited = core.handles_of(self) if resume else []  # held until they are released
         except BaseException:
-            if owner[0] != ffi.NULL:  # no caller gets this peer: it leaves now, not with the last traceback
-                lib.busq_peer_close(owner[0])
+            core.close(self)  # no caller gets this peer: it leaves now, not with the last traceback
             raise
 
-    def _raw_bus(self) -> Any:
-        handle = self._bus_handle  # once: another thread may close it meanwhile
-        if handle is None:
-            _core.fail(lib.BUSQ_CLOSED)
-        return handle
+    def _raw_bus(self) -> core.Bus:
+        bus = self._open_bus  # once: another thread may close it meanwhile
+        if bus is None:
+            core.check(core.CLOSED)
+            raise AssertionError
+        return bus
 
-    def _known_nodes(self) -> Any:
-        known = self._nodes
-        if known is None:
-            from busq import nodes  # here, since most who import busq send to names
-
-            known = self.__dict__.setdefault("_nodes", nodes.Nodes(self._handle, self._name))
-            self._tell_accelerator(nodes.Handle, known.own)
-        return known
+    def fileno(self) -> int:  # noqa: D102
+        return super().fileno()
 
     def node(self) -> Node:  # noqa: D102
-        return self._known_nodes().make()  # type: ignore[no-any-return]
+        return core.make_node(self)
 
     @property
     def nodes(self) -> list[Node]:  # noqa: D102
-        return [] if self._nodes is None else self._nodes.nodes()
+        return core.nodes_of(self)
 
     @property
     def handles(self) -> list[Handle]:  # noqa: D102
-        return [] if self._nodes is None else self._nodes.handles()
-
-    def fileno(self) -> int:  # noqa: D102
-        descriptor = ffi.new("int *")
-        _core.check(lib.busq_peer_fileno(self._handle, descriptor))
-        return int(descriptor[0])
-
-    def _event_of(self, pin: Any, envelope: Any) -> _core._PythonMessage:
-        from busq import groups  # here, since most who import busq have none
-
-        return groups.event_of(self, pin, envelope)
+        return core.handles_of(self)
 
     def enter(  # noqa: D102
         self,
@@ -126,86 +89,64 @@ class Bus1Peer(_core.Port, Peer):
         take: Callable[[bytes], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        from busq import groups
+        from busq import groups  # here, since most who import busq have none
 
-        encoded = groups.encode_group(group)
+        name = groups.checked_name(group)
         if state is None and take is None:
-            return groups.change(self, lib.busq_peer_enter, encoded, timeout)
-        from busq._state.group_state import become
+            return core.change(self, "enter", name, timeout)
+        from busq._state.group_state import prepare_to_enter
 
-        deadline = _core.Deadline(timeout)
-        is_member = groups.is_in(self, encoded)
-        undo = become(self, group, state, take, is_member)
+        deadline = Deadline(timeout)
+        is_member = groups.is_in(self, name)
+        undo = prepare_to_enter(self, group, state, take, is_member)
         if undo is None:
             return None
         has_left = not is_member
         try:
             if is_member:
-                groups.change(self, lib.busq_peer_leave, encoded, deadline.left_s())
+                core.change(self, "leave", name, deadline.left_s())
                 has_left = True
-            return groups.change(self, lib.busq_peer_enter, encoded, deadline.left_s())
+            return core.change(self, "enter", name, deadline.left_s())
         except BaseException:
-            if not (has_left and groups.is_in(self, encoded)):  # a handler of a signal may strike when it is done
+            if not (has_left and groups.is_in(self, name)):  # a handler of a signal may strike when it is done
                 undo()
             raise
 
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq import groups
 
-        groups.change(self, lib.busq_peer_leave, groups.encode_group(group), timeout)
+        core.change(self, "leave", groups.checked_name(group), timeout)
 
     def view(self, group: str) -> View:  # noqa: D102
         from busq import groups
 
-        encoded = groups.encode_group(group)
-        seen: View | None = self._views.get(group)
+        name = groups.checked_name(group)
+        seen = groups.seen_by(self).views.get(group)
         if seen is not None and self._name in seen.members:
             return seen
-        return groups.view_of(self._raw_bus(), encoded)
+        return groups.view_of(self._raw_bus(), name.encode())
 
     def watch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
-        from busq import groups
-
-        groups.change(self, lib.busq_peer_watch, _core.encode_peer_name(name), timeout)
+        core.change(self, "watch", name, timeout)
 
     def unwatch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
-        from busq import groups
-
-        groups.change(self, lib.busq_peer_unwatch, _core.encode_peer_name(name), timeout)
-
-    def _ask_slow(self, to: str, data: Payload, *, timeout: float | None = None) -> Message:
-        note = _core._new_note()
-        try:
-            try:
-                from busq._port.requests import ask  # here, since most who import busq never need it
-
-                return ask(self, to, data, timeout, note)
-            except BaseException as error:
-                _core.report_sent(error, _core._was_sent(note))
-                raise
-        except BaseException as error:  # perhaps another one, raised while the first was caught
-            _core.report_sent(error, _core._was_sent(note))
-            raise
-
-    _ask_slow.__name__, _ask_slow.__qualname__, _ask_slow.__doc__ = "ask", "Bus1Peer.ask", Peer.ask.__doc__
-    if not hasattr(_core.Port, "ask"):  # in C
-        ask = _ask_slow
+        core.change(self, "unwatch", name, timeout)
 
     def close(self) -> None:  # noqa: D102
         requests = self._requests
         if requests is not None:
             requests.close()
-        lib.busq_peer_close(self._handle)
-        self._bus_handle = None
+        core.close(self)
+        self._open_bus = None
 
 
 def _watched(watch: Any) -> list[str]:
     """Return the names of the peers to watch; TypeError if they are none."""
     if isinstance(watch, str | bytes | bytearray) or not isinstance(watch, Iterable):
-        raise _core.wrong_type("watch", watch, "an iterable of names of peers")
+        raise arguments.wrong_type("watch", watch, "an iterable of names of peers")
     names = list(watch)
     for name in names:
-        _core.encode_peer_name(name, "a peer to watch")
+        arguments.encode_peer_name(name, "a peer to watch")
     return names
 
 
@@ -216,26 +157,22 @@ class Repairs(NamedTuple):
     helped: int  # messages of other peers that stood still, and were completed or put off
 
 
-class _Unsaid:
-    """Marks the defaults of `Bus.create`: a bus that exists may differ in what its caller did not ask for."""
+class _Default:
+    """The value of an argument of `Bus.create` that was left out: a bus that exists may differ in that."""
 
-    is_unsaid = True  # also where this module was loaded anew, and the class is another one
+    def __init__(self, value: Any) -> None:
+        self.default = value
 
-
-class _UnsaidInt(_Unsaid, int):
-    pass
-
-
-class _UnsaidStr(_Unsaid, str):
-    pass
-
-
-class _UnsaidFalse(_Unsaid, int):  # nobody can inherit from bool
     def __repr__(self) -> str:
-        return "False"
+        return repr(self.default)
 
 
-_PERMANENT: Any = _UnsaidFalse(0)
+def _default(value: Any) -> Any:
+    return _Default(value)
+
+
+def _is_default(value: Any) -> bool:
+    return hasattr(value, "default")  # and no class, which is another one where this module was loaded anew
 
 
 class Bus:
@@ -250,29 +187,27 @@ class Bus:
     >>> busq.Bus.unlink("doc-bus")
     """
 
-    def __init__(self, owner: Any, name: str, directory: str) -> None:
-        if not isinstance(owner, ffi.CData):
-            raise _core.wrong_type("owner", owner, "one of the core; make a bus with Bus.create or Bus.open")
-        self._handle: Any = _core.held(owner)
+    def __init__(self, owner: core.Bus, name: str, directory: str) -> None:
+        if not isinstance(owner, core.Bus):
+            raise arguments.wrong_type("owner", owner, "one of the core; make a bus with Bus.create or Bus.open")
+        self._handle: core.Bus | None = owner
         self._name = name
         self._directory = os.path.abspath(directory)
-        facts = ffi.new("busq_bus_facts *")
-        _core.check(lib.busq_bus_examine(self._handle, facts))
-        self._order: str = ffi.string(facts.order).decode("utf-8", "replace")
+        self._order: str = owner.facts()["order"]
 
     @classmethod
     def create(
         cls,
         name: str,
         *,
-        order: str = _UnsaidStr("bus1"),
-        peers: int = _UnsaidInt(64),
-        capacity: int = _UnsaidInt(1024),
-        arena: int = _UnsaidInt(16 << 20),
-        permissions: int = _UnsaidInt(0o600),
-        groups: int = _UnsaidInt(32),
+        order: str = _default("bus1"),
+        peers: int = _default(64),
+        capacity: int = _default(1024),
+        arena: int = _default(16 << 20),
+        permissions: int = _default(0o600),
+        groups: int = _default(32),
         nodes: int | None = None,
-        temporary: bool = _PERMANENT,
+        temporary: bool = _default(False),
         exist_ok: bool = False,
     ) -> Bus:
         """Create a bus; its memory is reserved now.
@@ -309,41 +244,28 @@ class Bus:
             ...
         FileNotFoundError: [Errno 2] there is no bus "doc-create-temporary"; create it first
         """
-        has_groups = isinstance(order, str) and order == "bus1"
-        if getattr(groups, "is_unsaid", False) and not has_groups:
-            groups = _UnsaidInt(0)
-        if nodes is None:
-            share = 1024 // peers if isinstance(peers, int) and peers > 0 else 1
-            nodes = _UnsaidInt(max(1, min(64, share)) if has_groups else 0)
-        asked = {
+        given = {
             "order": order,
             "peers": peers,
             "capacity": capacity,
             "arena": arena,
             "permissions": permissions,
             "groups": groups,
-            "nodes": nodes,
-            "temporary": _checked_flag("temporary", temporary),
+            "nodes": _default(None) if nodes is None else nodes,
+            "temporary": temporary,
         }
-        encoded = _core.encode_bus_name(name)
-        order_text = ffi.new("char[]", _core.encode_order(order))
-        config = ffi.new("busq_config *", {"order": order_text})
-        config.peers = _core.whole_number("peers", peers, 32)
-        config.capacity = _core.whole_number("capacity", capacity, 32)
-        config.arena_bytes = _core.whole_number("arena", arena, 64)
-        config.permissions = _core.whole_number("permissions", permissions, 32)
-        config.groups = _core.whole_number("groups", groups, 32)
-        config.nodes = _core.whole_number("nodes", nodes, 32)
-        if (groups or nodes) and not has_groups:
-            raise ValueError(f"groups={groups}, nodes={nodes} with order {order!r}: only a bus of order bus1 has them")
-        config.is_temporary = bool(temporary)
-        owner = _core.owned("busq_bus")
-        directory = _core.default_directory()
+        asked = {key: value for key, value in given.items() if not _is_default(value)}
+        chosen = {key: value.default if _is_default(value) else value for key, value in given.items()}
+        _complete(chosen, asked)
+        encoded = arguments.encode_bus_name(name)
+        settings = _checked_settings(chosen)
+        directory = default_directory()
         while True:
-            result = lib.busq_bus_create(os.fsencode(directory), encoded, config, owner)
-            if result != lib.BUSQ_EXISTS or not exist_ok:
-                _core.check(result)
-                return cls(owner, name, directory)
+            try:
+                return cls(core.create(os.fsencode(directory), encoded, *settings), name, directory)
+            except FileExistsError:
+                if not exist_ok:
+                    raise
             # The bus may be removed before it is opened here; then there is room for a new one again.
             with contextlib.suppress(FileNotFoundError):
                 bus = cls._open(name, directory)
@@ -369,32 +291,17 @@ class Bus:
         b'hello'
         >>> busq.Bus.unlink("doc-open")
         """
-        return cls._open(name, _core.default_directory())
+        return cls._open(name, default_directory())
 
     @classmethod
     def _open(cls, name: str, directory: str) -> Bus:
-        encoded = _core.encode_bus_name(name)
-        owner = _core.owned("busq_bus")
-        _core.check(lib.busq_bus_open(os.fsencode(directory), encoded, owner))
-        return cls(owner, name, directory)
+        encoded = arguments.encode_bus_name(name)
+        return cls(core.open(os.fsencode(directory), encoded), name, directory)
 
     def _check_is_as_asked(self, asked: dict[str, Any]) -> None:
         """Raise ValueError if this bus, which existed, is another than the one that was asked for."""
-        facts = ffi.new("busq_bus_facts *")
-        _core.check(lib.busq_bus_examine(self._handle, facts))
-        there: dict[str, Any] = {
-            "order": self._order,
-            "peers": int(facts.peers),
-            "capacity": int(facts.capacity),
-            "arena": int(facts.arena_bytes),
-            "permissions": int(facts.permissions),
-            "groups": int(facts.groups),
-            "nodes": int(facts.nodes),
-            "temporary": bool(facts.is_temporary),
-        }
-        different = [
-            key for key, value in asked.items() if not getattr(value, "is_unsaid", False) and value != there[key]
-        ]
+        there = self._raw().facts()
+        different = [key for key, value in asked.items() if value != there[key]]
         if different:
             self.close()
             raise ValueError(
@@ -416,7 +323,7 @@ class Bus:
         >>> busq.Bus.create("doc-unlink").close()
         >>> busq.Bus.unlink("doc-unlink")
         """
-        _core.check(lib.busq_bus_unlink(os.fsencode(_core.default_directory()), _core.encode_bus_name(name)))
+        core.unlink(os.fsencode(default_directory()), arguments.encode_bus_name(name))
 
     @property
     def name(self) -> str:
@@ -488,7 +395,7 @@ class Bus:
                 durable=durable,
                 shared=shared,
                 spin_us=spin_us,
-                codec=_core.codec(codec),
+                codec=arguments.codec(codec),
                 watch=watch,
             )
         if _watched(watch):
@@ -585,47 +492,19 @@ class Bus:
         [('alice', 1, 0, 1)]
         >>> busq.Bus.unlink("doc-stats")
         """
-        facts = ffi.new("busq_bus_facts *")
-        _core.check(lib.busq_bus_examine(self._raw(), facts))
+        raw = self._raw()
+        facts = raw.facts()
         return {
             "name": self._name,
             "order": self._order,
-            "capacity": facts.capacity,
-            "peer_slots": facts.peers,
-            "groups_max": facts.groups,
-            "nodes_max": facts.nodes,
-            "arena_bytes": facts.arena_bytes,
-            "arena_used_bytes": facts.arena_used_bytes,
-            "segment_bytes": facts.segment_bytes,
-            "created_s": facts.created_ns / 1e9,
-            "creator_pid": facts.creator_pid,
-            "shut_down": bool(facts.is_shut_down),
-            "temporary": bool(facts.is_temporary),
-            "peers": [peer for slot in range(facts.peers) if (peer := self._peer_facts(slot)) is not None],
-        }
-
-    def _peer_facts(self, slot: int) -> dict[str, Any] | None:
-        facts = ffi.new("busq_peer_facts *")
-        result = lib.busq_bus_examine_peer(self._raw(), slot, facts)
-        if result == lib.BUSQ_EMPTY:
-            return None
-        _core.check(result)
-        if facts.is_consumer:
-            return None  # its queue says how many there are
-        return {
-            "name": ffi.unpack(facts.name, facts.name_bytes).decode("utf-8", "replace"),
-            "alive": bool(facts.is_alive),
-            "state": _STATES[facts.state],
-            "durable": bool(facts.is_durable),
-            "consumers": facts.consumers if facts.is_shared else None,
-            "waits": _WAITS[facts.waits],
-            "waits_for_slot": facts.waits_for if facts.waits in _WAITS_FOR_SOMEBODY else None,
-            "waited_s": facts.waited_ns / 1e9,
-            "pid": facts.pid,
-            "slot": slot,
-            "incarnation": facts.incarnation,
-            "joined_s": facts.joined_ns / 1e9,
-            **{name: getattr(facts, name) for name in _COUNTERS},
+            "capacity": facts["capacity"],
+            "peer_slots": facts["peers"],
+            "groups_max": facts["groups"],
+            "nodes_max": facts["nodes"],
+            "arena_bytes": facts["arena"],
+            **{key: facts[key] for key in ("arena_used_bytes", "segment_bytes", "created_s", "creator_pid")},
+            **{key: facts[key] for key in ("shut_down", "temporary")},
+            "peers": [peer for slot in range(facts["peers"]) if (peer := raw.peer(slot)) is not None],
         }
 
     def remove(self, name: str) -> None:
@@ -647,8 +526,7 @@ class Bus:
         0
         >>> busq.Bus.unlink("doc-remove")
         """
-        encoded = _core.encode_peer_name(name)
-        _core.check(lib.busq_bus_remove_peer(self._raw(), encoded, len(encoded)))
+        self._raw().remove(arguments.encode_peer_name(name))
 
     def repair(self) -> Repairs:
         """Put in order what dead peers left behind: unfinished messages, unused memory, files.  Drops nothing.
@@ -666,9 +544,7 @@ class Bus:
         Repairs(buried=0, helped=0)
         >>> busq.Bus.unlink("doc-repair")
         """
-        buried, helped = ffi.new("uint32_t *"), ffi.new("uint32_t *")
-        _core.check(lib.busq_bus_repair(self._raw(), buried, helped))
-        return Repairs(int(buried[0]), int(helped[0]))
+        return Repairs(*self._raw().repair())
 
     def collect(self) -> int:
         """Repair, and drop messages that wait for departed peers which are not durable; returns how many.
@@ -689,9 +565,7 @@ class Bus:
         1
         >>> busq.Bus.unlink("doc-collect")
         """
-        dropped = ffi.new("uint64_t *")
-        _core.check(lib.busq_bus_collect(self._raw(), dropped))
-        return int(dropped[0])
+        return self._raw().collect()
 
     def shutdown(self) -> None:
         """End the bus for all: sends raise ShutDown at once, receives when nothing is left to receive.
@@ -708,7 +582,7 @@ class Bus:
         [b'last']
         >>> busq.Bus.unlink("doc-shutdown")
         """
-        _core.check(lib.busq_bus_shutdown(self._raw()))
+        self._raw().shutdown()
 
     def close(self) -> None:
         """Close this handle; peers that joined through it go on.  Closing twice is harmless.
@@ -727,7 +601,7 @@ class Bus:
         """
         self._handle = None
 
-    def _raw(self) -> Any:
+    def _raw(self) -> core.Bus:
         handle = self._handle  # once: another thread may close it meanwhile
         if handle is None:
             raise ShutDown(f"this handle of bus {self._name!r} was closed")
@@ -768,18 +642,33 @@ class Bus:
         return f"<Bus {self._name!r}>"
 
     def _generation(self) -> bytes:
-        generation = ffi.new("uint8_t[16]")
-        lib.busq_bus_generation(self._raw(), generation)
-        return bytes(generation)
+        return self._raw().generation()
 
     def __reduce__(self) -> Any:
         return _reopen, (self._directory, self._name, self._generation())
 
 
-def _checked_flag(argument: str, value: Any) -> Any:
-    if not isinstance(value, bool) and not getattr(value, "is_unsaid", False):
-        raise _core.wrong_type(argument, value, "True or False")
-    return value
+def _complete(chosen: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Choose what depends on other settings."""
+    order, peers = chosen["order"], chosen["peers"]
+    if not isinstance(order, str) or order != "bus1":
+        chosen.update({key: 0 for key in ("groups", "nodes") if key not in asked})
+    elif chosen["nodes"] is None:
+        share = 1024 // peers if isinstance(peers, int) and peers > 0 else 1
+        chosen["nodes"] = max(1, min(64, share))
+
+
+def _checked_settings(chosen: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the settings as the core takes them; TypeError or ValueError for one that it can't take."""
+    order, groups, nodes = chosen["order"], chosen["groups"], chosen["nodes"]
+    if not isinstance(chosen["temporary"], bool):
+        raise arguments.wrong_type("temporary", chosen["temporary"], "True or False")
+    bits = {"peers": 32, "capacity": 32, "arena": 64, "permissions": 32, "groups": 32, "nodes": 32}
+    encoded = arguments.encode_order(order)
+    numbers = [arguments.whole_number(key, chosen[key], n_bits) for key, n_bits in bits.items()]
+    if (groups or nodes) and order != "bus1":
+        raise ValueError(f"groups={groups}, nodes={nodes} with order {order!r}: only a bus of order bus1 has them")
+    return (encoded, *numbers, chosen["temporary"])
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:
@@ -799,5 +688,5 @@ def _reopen(directory: str, name: str, generation: bytes) -> Bus:
 
 def bus_names() -> Iterable[str]:
     """Return the names of all buses in the directory, sorted."""
-    directory = _core.default_directory()
+    directory = default_directory()
     return sorted(entry.name for entry in os.scandir(directory) if not entry.name.startswith(".") and entry.is_file())

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from busq import errors
-from busq._native import ffi, lib
-from busq._port import core as _core
+from busq._native import _core as core
+from busq._port.arguments import encode_peer_name
 
 if TYPE_CHECKING:
     from busq.bus import Bus
@@ -44,28 +44,17 @@ class View(NamedTuple):
     left: tuple[str, ...] = ()
     died: tuple[str, ...] = ()
 
-    def __call__(self) -> memoryview:
-        """Return the payload of the message that brought it, as `Message.view` does: there is none."""
-        return memoryview(b"")
 
-
-class EventMessage(_core._PythonMessage):
+class EventMessage(core.Message):
     """An event that stands in the order as messages do: its `kind` says what has come to pass, its `sender` with whom.
 
     It has no payload.
     """
 
-    __slots__ = ("_kind",)
-
-    _kind: str
-
-    @property
-    def kind(self) -> str:
-        """The kind of the event: "view", "joined" or "left"."""
-        return self._kind
+    __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"<Message: {self._sender!r} has {self._kind}>"
+        return f"<Message: {self.sender!r} has {self.kind}>"
 
 
 class ViewMessage(EventMessage):
@@ -80,36 +69,53 @@ class ViewMessage(EventMessage):
     >>> busq.Bus.unlink("doc-view-message")
     """
 
-    __slots__ = ("_group", "_shown")
-
-    _group: str
-    _shown: View
+    __slots__ = ()
 
     @property
     def group(self) -> str:
         """The name of the group, without "@"."""
-        return self._group
+        return core.event_group(self)
 
     @property
     def view(self) -> View:  # type: ignore[override]
         """The view that begins here."""
-        return self._shown
+        return core.event_view(self)
 
     def __repr__(self) -> str:
-        return f"<Message: view {self._shown.number} of '@{self._group}': {', '.join(self._shown.members) or 'nobody'}>"
+        view = self.view
+        return f"<Message: view {view.number} of '@{self.group}': {', '.join(view.members) or 'nobody'}>"
+
+
+class Seen:
+    """The groups that one peer has been in, and the view of each that it has delivered last."""
+
+    def __init__(self) -> None:
+        self.views: dict[str, View] = {}
+        self.groups: dict[int, str] = {}  # by what an envelope says
+        self.names: dict[str, dict[tuple[int, int], str]] = {}  # in that view, by incarnation and slot
+
+
+def seen_by(port: Any) -> Seen:
+    """Return what a peer has seen of groups."""
+    seen: Seen = port.__dict__.setdefault("_seen", Seen())
+    return seen
+
+
+def addressed(port: Any, message: Any) -> str | None:
+    """Return the name of the group that a message was sent to; None for none, and for one that the peer was never in."""
+    return seen_by(port).groups.get(core.group_number(message))
 
 
 _HEAD = struct.Struct("=QIHHIIQ")  # busq_view_event
 _ENTRY = struct.Struct("=IHH")  # busq_view_member
 _ENTERED, _LEFT, _DIED = 1, 2, 3
-_NAMES = {lib.BUSQ_KIND_VIEW: "view", lib.BUSQ_KIND_JOINED: "joined", lib.BUSQ_KIND_LEFT: "left"}
-UNKNOWN = "?"  # of one who has no name in the event, and of whom this peer has delivered no view
+UNKNOWN = "?"  # of a peer without a name in the event, of which this peer has delivered no view
 
 
 class _Entry(NamedTuple):
     incarnation: int
     slot: int
-    name: str  # "" of one who died, and whose slot has had another peer before that was noticed
+    name: str  # "" of one that died, and whose slot has had another peer before that was noticed
 
 
 def _entries_in(payload: bytes, count: int) -> tuple[list[_Entry], bytes]:
@@ -128,40 +134,31 @@ def _names_of(entries: list[_Entry], known: dict[tuple[int, int], str]) -> list[
     return [one.name or known.get((one.incarnation, one.slot), UNKNOWN) for one in entries]
 
 
-def event_of(port: Any, pin: Any, envelope: Any) -> EventMessage:
-    """Make the message of an event that a pin holds."""
-    message = pin.message
-    payload = ffi.unpack(ffi.cast("char *", message.data), message.size_bytes)
-    if len(payload) < _HEAD.size or envelope.kind not in _NAMES:
-        raise errors.CorruptSegment(f"an event of kind {envelope.kind} and {len(payload)} bytes: it is damaged")
+_Event = tuple[type[EventMessage], str, "View | None", str]
+
+
+def read_event(port: Any, me: str, kind: int, group_number: int, payload: bytes) -> _Event:
+    """Return the class of an event, the peer that it is about, and of a view the view and the name of the group."""
+    if len(payload) < _HEAD.size or kind not in (core.KIND_VIEW, core.KIND_JOINED, core.KIND_LEFT):
+        raise errors.CorruptSegment(f"an event of kind {kind} and {len(payload)} bytes: it is damaged")
     number, _, slot, what, n_entries, n_members, base = _HEAD.unpack_from(payload)
     entries, rest = _entries_in(payload, min(n_entries, (len(payload) - _HEAD.size) // _ENTRY.size))
-    is_view = envelope.kind == lib.BUSQ_KIND_VIEW
-    name = rest[1:].decode("utf-8", "replace") if is_view else ""
-    names = _names_of(entries, port._names_in_view.get(name, {}))
+    name = rest[1:].decode("utf-8", "replace") if kind == core.KIND_VIEW else ""
+    seen = seen_by(port)
+    names = _names_of(entries, seen.names.get(name, {}))
     changed = _changed(entries, names, slot, n_members)
-    is_offered = pin.mode == lib.BUSQ_TAKE_OFFERED
-    facts = (b"", None, changed, 0, bool(message.is_redelivered), pin if is_offered else None)
-    if not is_view:
-        event = EventMessage(*facts)
-        event._kind = _NAMES[envelope.kind]
-        return event
-    view = ViewMessage(*facts)
-    view._kind, view._group = "view", name
+    if kind != core.KIND_VIEW:
+        return EventMessage, changed, None, ""
     gone = (changed,) if what in (_LEFT, _DIED) else ()
-    view._shown = View(
-        number - base,
-        tuple(names[:n_members]),
-        (changed,) if what == _ENTERED else (),
-        gone,
-        gone if what == _DIED else (),
-    )
-    port._names_in_view[name] = {(one.incarnation, one.slot): known for one, known in zip(entries, names, strict=True)}
-    port._views[name] = view._shown
-    port._group_names[envelope.group] = name
-    if port._name not in names[:n_members]:  # it has left: the bus knows
-        del port._views[name], port._names_in_view[name]
-    return view
+    entered = (changed,) if what == _ENTERED else ()
+    members = tuple(names[:n_members])
+    view = View(number - base, members, entered, gone, gone if what == _DIED else ())
+    seen.names[name] = {(one.incarnation, one.slot): known for one, known in zip(entries, names, strict=True)}
+    seen.views[name] = view
+    seen.groups[group_number] = name
+    if me not in members:  # it has left: the bus knows
+        del seen.views[name], seen.names[name]
+    return ViewMessage, changed, view, name
 
 
 def _changed(entries: list[_Entry], names: list[str], slot: int, n_members: int) -> str:
@@ -171,66 +168,38 @@ def _changed(entries: list[_Entry], names: list[str], slot: int, n_members: int)
     return next((name for entry, name in zip(entries, names, strict=True) if entry.slot == slot), UNKNOWN)
 
 
-def encode_group(name: Any) -> bytes:
-    """Turn the name of a group, as people give it, into bytes for the core."""
-    if name == "":
+def checked_name(group: Any) -> str:
+    """Return the name of a group with the "@" that the core wants; TypeError or ValueError for what can't be one."""
+    if group == "":
         raise ValueError("the name of a group is empty: expected 1 to 254 bytes of UTF-8")
-    encoded = _core.encode_peer_name(name, "the name of a group")
-    if encoded.startswith(b"@"):
+    if encode_peer_name(group, "the name of a group").startswith(b"@"):
         raise ValueError(
-            f'the group {name!r}: expected its name without "@", which stands where a message is sent to it'
+            f'the group {group!r}: expected its name without "@", which stands where a message is sent to it'
         )
-    return b"@" + encoded
+    return f"@{group}"
 
 
-def change(port: Any, call: Callable[..., int], name: bytes, timeout: float | None) -> None:
-    """Make a change of a group; goes on after every slice of time."""
-    deadline = _core.Deadline(timeout)
-    while True:
-        result = call(port._handle, name, len(name), deadline.left_ns())
-        if result != lib.BUSQ_INTERRUPTED:
-            return _core.check(result)
+def view_of(raw_bus: core.Bus, encoded: bytes) -> View:
+    """Return the view that is installed, also where no member has delivered it so far."""
+    number, members = raw_bus.view(encoded)
+    return View(number, tuple(raw_bus.name_at(member) or UNKNOWN for member in members))
 
 
-def view_of(raw_bus: Any, encoded: bytes) -> View:
-    """Return the view that is installed, whoever has delivered it."""
-    number, members = _members_of(raw_bus, encoded)
-    return View(number, tuple(_name_at(raw_bus, member) for member in members))
-
-
-def _members_of(raw_bus: Any, encoded: bytes) -> tuple[int, list[int]]:
-    facts = ffi.new("busq_bus_facts *")
-    _core.check(lib.busq_bus_examine(raw_bus, facts))
-    number, count = ffi.new("uint64_t *"), ffi.new("uint32_t *")
-    members = ffi.new("uint64_t[]", 2 * facts.peers)
-    _core.check(lib.busq_bus_view(raw_bus, encoded, len(encoded), number, members, count))
-    return int(number[0]), [int(members[i]) for i in range(count[0])]
-
-
-def is_in(port: Any, encoded: bytes) -> bool:
-    """Tell whether a peer is a member, as of the view that is installed."""
+def is_in(port: Any, name: str) -> bool:
+    """Return whether a peer is a member, as of the view that is installed."""
     try:
-        raw_bus = port._raw_bus()
-        return int(lib.busq_peer_target(port._handle)) in _members_of(raw_bus, encoded)[1]
+        return core.target(port) in port._raw_bus().view(name.encode())[1]
     except (errors.UnknownPeer, errors.ShutDown):
         return False
 
 
-def _name_at(raw_bus: Any, target: int) -> str:
-    facts = ffi.new("busq_peer_facts *")
-    if lib.busq_bus_examine_peer(raw_bus, target & 0xFFFF, facts) or facts.target != target:
-        return UNKNOWN
-    return str(ffi.unpack(facts.name, facts.name_bytes).decode("utf-8", "replace"))
-
-
 def _entries(bus: Bus) -> Iterator[tuple[int, bytes]]:
     """The groups that have a name: their index, and that name with its "@"."""
-    facts = ffi.new("busq_bus_facts *")
-    _core.check(lib.busq_bus_examine(bus._raw(), facts))
-    for index in range(facts.groups):
-        name, size = ffi.new("char[257]"), ffi.new("size_t *")
-        if lib.busq_bus_group_name(bus._raw(), index, name, size) == lib.BUSQ_OK and name[0] == b"@":
-            yield index, ffi.unpack(name, size[0])
+    raw = bus._raw()
+    for index in range(raw.facts()["groups"]):
+        name = raw.group_name(index)
+        if name is not None:
+            yield index, name
 
 
 def groups_of(bus: Bus) -> dict[str, View]:
@@ -244,12 +213,9 @@ def groups_of(bus: Bus) -> dict[str, View]:
 
 def seen_in(bus: Bus, slots: Iterable[int]) -> dict[str, dict[int, int]]:
     """Return for each group the number of the last view that the peer in each slot has delivered, 0 for none."""
-    number = ffi.new("uint64_t *")
+    raw = bus._raw()
     found: dict[str, dict[int, int]] = {}
     wanted = list(slots)
     for index, encoded in _entries(bus):
-        seen = found[encoded[1:].decode("utf-8", "replace")] = {}
-        for slot in wanted:
-            _core.check(lib.busq_bus_group_seen(bus._raw(), index, slot, number))
-            seen[slot] = number[0]
+        found[encoded[1:].decode("utf-8", "replace")] = {slot: raw.group_seen(index, slot) for slot in wanted}
     return found

@@ -13,15 +13,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from busq import errors
+from busq._native import _core as core
 from busq._native import ffi, lib
-from busq._port import core as _core
-from busq._port.core import COPY_BYTES_MAX, Deadline, check
+from busq._port import arguments
+from busq._port.arguments import wrong_type
+from busq._port.deadline import Deadline, timeout_ns
+from busq._port.sending import Sending, report_sent
+from busq._port.through_cffi import check, held, owned, raw_bus
 from busq.orders import Order, parse
 from busq.peer import Buffer, Draft, Message, Payload, Peer
 
 if TYPE_CHECKING:
     from busq.nodes import Handle, Node
 
+_COPY_BYTES_MAX = 4096  # of a message that recv hands over as bytes; a larger one is a view
 _RECEIVE_BATCH = 256
 _COUNTERS = (
     *("multicasts_sent", "messages_sent", "delivered", "taken", "waiting_max", "held_max"),
@@ -30,19 +35,15 @@ _COUNTERS = (
 )
 
 
-class OrderedMessage(_core._PythonMessage):
+class OrderedMessage(core.Message):
     """A message that was received: data, sender, kind, view(), and the name that its sender's order gave it."""
 
-    __slots__ = ("_multicast",)
-
-    def __init__(self, data: bytes | None, view: memoryview | None, sender: str, size: int, multicast: int) -> None:
-        super().__init__(data, view, sender, size, False)
-        self._multicast = multicast
+    __slots__ = ()
 
     @property
     def message(self) -> int:
         """The name of the send that it comes from: the sender's number << 32 | which of its sends, from 1."""
-        return self._multicast
+        return core.multicast_of(self)
 
 
 class OrderedPeer(Peer):
@@ -63,15 +64,15 @@ class OrderedPeer(Peer):
     def __init__(
         self, bus: Any, name: str, order: str, *, shuffle: str | None = None, spin_us: float | None = None
     ) -> None:
-        encoded = _core.encode_peer_name(name)
+        encoded = arguments.encode_peer_name(name)
         spin = bus._spin_ns(spin_us)
         options = ffi.new("busq_live_options *")
         options.shuffle_seed, options.shuffle_ns = _shuffle(shuffle)
-        owner = _core.owned("busq_live")
-        check(lib.busq_live_join(bus._raw(), encoded, len(encoded), options, owner))
+        owner = owned("busq_live")
         # The bus must outlive the member.
-        self._raw_bus = bus._raw()
-        self._handle: Any = _core.held(owner)
+        self._raw_bus = raw_bus(bus)
+        check(lib.busq_live_join(self._raw_bus, encoded, len(encoded), options, owner))
+        self._handle: Any = held(owner)
         if spin is not None:
             lib.busq_live_set_spin(self._handle, spin, 0)
         # A process that ends without closing lets its messages reach their receivers first.
@@ -123,7 +124,7 @@ class OrderedPeer(Peer):
     def _number_of(self, name: Any) -> int:
         known = self._numbers.get(name) if isinstance(name, str) else None
         if known is None:
-            encoded = _core.encode_receiver(name)
+            encoded = arguments.encode_receiver(name)
             number = ffi.new("uint32_t *")
             check(lib.busq_live_lookup(self._handle, encoded, len(encoded), number))
             known = self._numbers[name] = int(number[0])
@@ -172,23 +173,23 @@ class OrderedPeer(Peer):
         >>> busq.Bus.unlink("doc-ordered-send")
         """
         ticket = _new_ticket()
-        if handles != () or isinstance(to, _core.HandleBase):
+        if handles != () or isinstance(to, core.Handle):
             self._no_nodes()
         try:
             try:
                 return self._send(to, data, Deadline(timeout), ticket)  # type: ignore[no-any-return]
             except BaseException as error:
-                _core.report_sent(error, _is_in_flight(ticket))
+                report_sent(error, _is_in_flight(ticket))
                 raise
         except BaseException as error:  # perhaps another one, raised while the first was caught
-            _core.report_sent(error, _is_in_flight(ticket))
+            report_sent(error, _is_in_flight(ticket))
             raise
 
     def _send(self, to: Any, data: Any, deadline: Deadline, ticket: Any) -> Any:
-        payload = _core.joined(data)
+        payload = _joined(data)
         if not self._is_assembled:
             self._assemble(deadline)
-        names = _core.receivers(to)
+        names = arguments.receivers(to)
         numbers = self._resolve(names)
         while True:
             left_ns = deadline.left_ns()
@@ -261,7 +262,7 @@ class OrderedPeer(Peer):
         [b'1', b'2']
         >>> busq.Bus.unlink("doc-ordered-many")
         """
-        sending = _core.Sending(0, _new_ticket, _is_in_flight)
+        sending = Sending(_new_ticket, _is_in_flight)
         try:
             try:
                 return sending.each(self._send, messages, timeout)
@@ -371,7 +372,7 @@ class OrderedPeer(Peer):
         return self._message(owner)
 
     def _check_ack(self, ack: bool) -> None:
-        _core.check_ack(ack)
+        arguments.check_ack(ack)
         if ack:
             raise ValueError(f"order {self._order.name} can't take a message back: acknowledging needs order bus1")
 
@@ -392,10 +393,10 @@ class OrderedPeer(Peer):
         [b'hello']
         >>> busq.Bus.unlink("doc-ordered-recv-many")
         """
-        _core.check_limit(limit)
+        arguments.check_limit(limit)
         self._check_ack(ack)
         deadline = Deadline(timeout)
-        # As in _core: what is taken has an owner at once, and an exception before the end gives it back.
+        # What is taken has an owner at once, and an exception before the end gives it back.
         owners: list[Any] = []
         try:
             messages = self._recv_many_owned(owners, limit, deadline)
@@ -429,11 +430,11 @@ class OrderedPeer(Peer):
     def _message(self, raw: Any) -> OrderedMessage:
         size = raw.size_bytes
         sender = self._names.get(raw.sender) or self._name_of(raw.sender)
-        if size <= COPY_BYTES_MAX:
-            return OrderedMessage(ffi.buffer(raw.data, size)[:], None, sender, size, raw.multicast)
+        if size <= _COPY_BYTES_MAX:
+            return core.ordered_message(OrderedMessage, ffi.buffer(raw.data, size)[:], sender, raw.multicast)
         payload = ffi.gc(ffi.cast("char *", raw.data), functools.partial(lib.busq_live_end, raw))
         view = memoryview(ffi.buffer(payload, size)).toreadonly()
-        return OrderedMessage(None, view, sender, size, raw.multicast)
+        return core.ordered_message(OrderedMessage, view, sender, raw.multicast)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable whenever `recv` would not block, for select, poll and asyncio.
@@ -532,7 +533,24 @@ class OrderedPeer(Peer):
 
     def _delay(self, to: str, seconds: float) -> None:
         """For demonstrations: from now on, packets from this peer to that one are in flight for so long."""
-        check(lib.busq_live_delay(self._handle, self._number_of(to), _core.timeout_ns(seconds)))
+        check(lib.busq_live_delay(self._handle, self._number_of(to), timeout_ns(seconds)))
+
+
+def _joined(data: Any) -> Any:
+    """Return the buffer of a payload; one that is given in parts is joined, by a copy."""
+    if not isinstance(data, list | tuple):
+        return _buffer(data, "data")
+    return b"".join(ffi.buffer(_buffer(part, f"data[{i}]")) for i, part in enumerate(tuple(data)))
+
+
+def _buffer(data: Any, argument: str) -> Any:
+    if isinstance(data, str):
+        raise wrong_type(argument, data, "bytes; encode it first")
+    try:
+        return ffi.from_buffer(data)
+    except TypeError:
+        many = ", or a list of them" if argument == "data" else ""
+        raise wrong_type(argument, data, f"bytes, bytearray, memoryview or another buffer{many}") from None
 
 
 def _new_owner() -> Any:

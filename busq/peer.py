@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Peer and Message: what peers of every order, and the messages they receive, have in common.
 
-Every way to send and receive (through the accelerator, through cffi, through an order other than bus1) fulfils these
-two classes.  What a method does is told here, once: the accelerator takes its texts from here.
+Every way to send and receive (a port of bus1, which is written in C; an order other than bus1) fulfils these classes.
+They say what a method does, once: the methods in C get their texts from here, when busq is built.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import collections.abc
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+
+from busq._native import _core as core
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -327,6 +329,10 @@ class Draft(abc.ABC):  # noqa: B024  (as for Message)
 
     def __reduce__(self) -> Any:
         raise TypeError("a draft can't be pickled; send it, or its content")
+
+
+Message.register(core.Message)
+Draft.register(core.Draft)
 
 
 class Peer:

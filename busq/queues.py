@@ -32,8 +32,9 @@ from multiprocessing import parent_process, reduction, util
 from typing import Any, Generic, NoReturn, TypeVar
 
 from busq import errors
-from busq._native import ffi, lib
-from busq._port import core as _core
+from busq._native import _core as core
+from busq._port.arguments import integer, wrong_type
+from busq._port.deadline import NEVER, Deadline, timeout_ns
 from busq.bus import Bus, _reopen
 from busq.peer import Message, Peer
 
@@ -150,7 +151,7 @@ def _find_home(key: tuple[str, str, bytes], *, is_default: bool) -> _Home:
 def _home_on(bus: Any) -> _Home:
     """Return the bus that somebody has chosen; it may be closed there, and used here on."""
     if not isinstance(bus, Bus):
-        raise _core.wrong_type("bus", bus, "None or a busq.Bus")
+        raise wrong_type("bus", bus, "None or a busq.Bus")
     if bus.order != "bus1":
         raise ValueError(f"bus {bus.name!r} has order {bus.order}: queues need a bus of order bus1")
     return _find_home((bus._directory, bus.name, bus._generation()), is_default=False)
@@ -218,13 +219,13 @@ def _end() -> None:
         if queue._local.held is not None:
             queue._local.held.ack_all()
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
-        lib.busq_bus_leave_all()
+        core.leave_all()
 
 
 # ---- what waits in the process ----
 
 
-def _await(is_so: Callable[[], bool], deadline: _core.Deadline = _core.NEVER) -> bool:
+def _await(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
     """Look again and again; False where it is too late."""
     pause_s = _PAUSE_S_MIN
     while not is_so():
@@ -311,7 +312,7 @@ class _Overflow:
             self.is_over = not batch
             return batch
 
-    def wait(self, deadline: _core.Deadline) -> bool:
+    def wait(self, deadline: Deadline) -> bool:
         """Wait until all has gone; False where it is too late."""
         return _await(lambda: not self._items, deadline)
 
@@ -373,28 +374,25 @@ class _Local:
 
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""
-        bus = self.home.bus._raw()
-        waiting, unfinished = ffi.new("uint64_t *"), ffi.new("uint64_t *")
-        result = lib.busq_bus_count(bus, self._find(), waiting, unfinished)
-        if result == lib.BUSQ_PEER_DEAD:
+        raw = self.home.bus._raw()
+        found = raw.count(self._find())
+        if found is None:  # another reader has made the queue anew
             self.target = 0
-            result = lib.busq_bus_count(bus, self._find(), waiting, unfinished)
-        _core.check(result)
-        return int(waiting[0]), int(unfinished[0])
+            found = raw.count(self._find())
+        if found is None:
+            core.check(core.PEER_DEAD)
+            raise AssertionError
+        return found
 
     def _find(self) -> int:
         if not self.target:
-            handle = (self.reader or self.home.sender())._handle  # type: ignore[attr-defined]
-            name, target = self.name.encode(), ffi.new("uint64_t *")
-            _core.check(lib.busq_peer_lookup(handle, name, len(name), target))
-            self.target = int(target[0])
+            self.target = core.lookup(self.reader or self.home.sender(), self.name)
         return self.target
 
     def depth(self) -> int:
         """Return how many places of the queue are taken."""
-        facts = ffi.new("busq_peer_facts *")
-        _core.check(lib.busq_bus_examine_peer(self.home.bus._raw(), self._find() & 0xFFFF, facts))
-        return int(facts.depth)
+        facts = self.home.bus._raw().peer(self._find() & 0xFFFF)
+        return 0 if facts is None else int(facts["depth"])
 
 
 def _let_go(local: _Local) -> None:
@@ -430,13 +428,13 @@ class _Base(Generic[_T]):
     _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
 
     def __init__(self, maxsize: int = 0, *, bus: Bus | None = None) -> None:
-        maxsize = _core.integer("maxsize", maxsize, "a whole number; 0 or less is no limit")
+        maxsize = integer("maxsize", maxsize, "a whole number; 0 or less is no limit")
         home = _default_home() if bus is None else _home_on(bus)
         self._settle(home, _private_name("queue"), max(0, maxsize), is_private=True)
         reader = self._local.open_reader(is_new=True)
         home.n_queues += 1
         if 0 < maxsize < home.capacity:
-            _core.check(lib.busq_peer_limit(reader._handle, maxsize))  # type: ignore[attr-defined]
+            core.set_limit(reader, maxsize)
 
     def _settle(self, home: _Home, name: str, maxsize: int, *, is_private: bool) -> None:
         self._home, self._name, self._maxsize = home, name, maxsize
@@ -505,7 +503,7 @@ class _Base(Generic[_T]):
 
     def _put_over(self, data: Any, timeout: float | None) -> None:
         """Put into a queue without room, or behind what has found none."""
-        deadline = _core.Deadline(timeout)
+        deadline = Deadline(timeout)
         local = self._local
         if not self._has_place(deadline):
             raise errors.Full(f"the queue held {self._maxsize} until the timeout")
@@ -521,7 +519,7 @@ class _Base(Generic[_T]):
     def _mark(self) -> Peer | None:
         return None
 
-    def _has_place(self, deadline: _core.Deadline) -> bool:
+    def _has_place(self, deadline: Deadline) -> bool:
         """Whether, or once, fewer than maxsize are in the queue, as far as this process can know."""
         return not self._maxsize or _await(lambda: self._size() < self._maxsize, deadline)
 
@@ -594,7 +592,7 @@ def _timeout(block: bool, timeout: float | None) -> float | None:
     """Turn the words of multiprocessing into ours: there, what is below zero is no time."""
     if isinstance(timeout, int | float) and timeout < 0:
         return 0
-    _core.timeout_ns(timeout)
+    timeout_ns(timeout)
     return timeout if block else 0
 
 
@@ -1018,7 +1016,7 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
     chosen = _checked_queues(queues)
     timeout = _timeout(block, timeout)
     data = _dumps(obj)
-    deadline = _core.Deadline(timeout)
+    deadline = Deadline(timeout)
     for queue in chosen:
         overflow = queue._local.overflow
         if overflow is not None and not overflow.wait(deadline):
@@ -1035,13 +1033,13 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
 
 def _checked_queues(queues: Any) -> list[_Base[Any]]:
     if not isinstance(queues, Iterable):
-        raise _core.wrong_type("queues", queues, "an iterable of queues")
+        raise wrong_type("queues", queues, "an iterable of queues")
     chosen = list(queues)
     if not chosen:
         raise ValueError("no queues: expected an iterable of at least one")
     for number, queue in enumerate(chosen):
         if not isinstance(queue, _Base):
-            raise _core.wrong_type(f"queues[{number}]", queue, "a busq.Queue, SimpleQueue or JoinableQueue")
+            raise wrong_type(f"queues[{number}]", queue, "a busq.Queue, SimpleQueue or JoinableQueue")
         if queue._is_closed:
             queue._refuse()
         if queue._home is not chosen[0]._home:

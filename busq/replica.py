@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects that several processes keep alike: each has a copy, and all apply the same commands in one order.
 
-A class derived from `Replica` says what the object is, and which of its methods are commands.  Ready-made: `Dict`,
+A class derived from `Replica` defines the object, and marks the methods that are commands.  Ready-made: `Dict`,
 `Counter`, `Lock`, `Election` and `Barrier`.
 
 >>> import busq

@@ -347,38 +347,3 @@ void busq_peer_receive_release(busq_peer *peer, const busq_message *messages, si
 {
   busq_receive_release_all(peer, messages, n_messages);
 }
-
-/* ---- the table for the accelerator ---- */
-
-const busq_calls *busq_calls_table(void)
-{
-  static const busq_calls calls = {
-      .send = busq_peer_send,
-      .receive_begin = busq_peer_receive_begin,
-      .receive_peek = busq_peer_receive_peek,
-      .receive_take = busq_peer_receive_take,
-      .receive_release = busq_peer_receive_release,
-      .receive_end = busq_peer_receive_end,
-      .receive_spin = busq_peer_receive_spin,
-      .wait = busq_peer_wait_spun,
-      .release = busq_peer_release,
-      .ack = busq_peer_ack,
-      .slot_name = busq_peer_slot_name,
-      .give_back = busq_peer_give_back,
-      .is_forked = busq_peer_is_forked,
-      .pin_adopt = busq_pin_adopt,
-      .pin_end = busq_pin_end,
-      .pin_drop = busq_pin_drop,
-      .pin_show = busq_pin_show,
-      .pin_reserve = busq_pin_reserve,
-      .pin_send = busq_pin_send,
-      .send_parts = busq_peer_send_parts,
-      .life_at_send = busq_peer_life_at_send,
-      .await_from = busq_peer_await,
-      .is_awaited = busq_peer_is_awaited,
-      .follow = busq_peer_follow,
-      .send_letter = busq_peer_send_letter,
-      .message_node = busq_message_node,
-  };
-  return &calls;
-}

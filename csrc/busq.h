@@ -29,6 +29,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* The Python binding also reads the text between the two cffi marks: plain declarations, no preprocessor. */
 /* cffi: begin */
@@ -467,41 +468,6 @@ int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *na
 /* The last view of a group that the peer in a slot has delivered, by its number from 1; 0: none so far. */
 int busq_bus_group_seen(busq_bus *bus, uint32_t index, uint32_t slot, uint64_t *numberp);
 
-/* These functions as a table, for an extension module that is loaded beside the one that holds them. */
-typedef struct {
-  int (*send)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
-              int64_t timeout_ns);
-  int (*receive_begin)(busq_peer *peer);
-  int (*receive_peek)(busq_peer *peer, busq_message *message);
-  void (*receive_take)(busq_peer *peer, uint32_t mode);
-  void (*receive_release)(busq_peer *peer, const busq_message *messages, size_t n_messages);
-  void (*receive_end)(busq_peer *peer);
-  int (*receive_spin)(busq_peer *peer, busq_message *message);
-  int (*wait)(busq_peer *peer, int64_t timeout_ns);
-  void (*release)(busq_peer *peer, const busq_message *message);
-  int (*ack)(busq_peer *peer, const busq_message *message);
-  int (*slot_name)(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp);
-  int (*give_back)(busq_peer *peer, uint32_t mode, const busq_message *message);
-  int (*is_forked)(const busq_peer *peer);
-  void (*pin_adopt)(busq_pin *pin, busq_peer *peer, const busq_message *message);
-  void (*pin_end)(busq_pin *pin, const void *data);
-  void (*pin_drop)(busq_pin *pin);
-  int (*pin_show)(busq_pin *pin);
-  int (*pin_reserve)(busq_pin *pin, busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns);
-  int (*pin_send)(busq_pin *pin, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes, uint32_t form,
-                  int64_t timeout_ns, uint32_t *sentp);
-  int (*send_parts)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_part *parts, uint32_t n_parts,
-                    uint32_t form, int64_t timeout_ns, uint32_t *sentp);
-  int (*life_at_send)(busq_peer *peer, uint64_t target, uint64_t *beganp);
-  void (*await_from)(busq_peer *replies, uint64_t number);
-  int (*is_awaited)(busq_peer *peer, uint64_t target, uint64_t number);
-  void (*follow)(busq_peer *peer, const busq_peer *replies);
-  int (*send_letter)(busq_peer *peer, const busq_letter *letter, const busq_part *parts, uint32_t n_parts, uint32_t form,
-                     int64_t timeout_ns, uint8_t *missed, uint32_t *sentp);
-  uint64_t (*message_node)(const busq_message *message, uint32_t at);
-} busq_calls;
-
-const busq_calls *busq_calls_table(void);
 void busq_peer_set_spin(busq_peer *peer, uint32_t spin_ns, uint32_t yield_ns);
 /* cffi: end */
 
@@ -749,6 +715,7 @@ int busq_live_journal(busq_live *live, uint64_t from, busq_live_event *events, u
 int busq_live_delay(busq_live *live, uint32_t process, uint64_t delay_ns);
 /* cffi: end */
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

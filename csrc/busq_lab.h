@@ -10,6 +10,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* cffi: begin */
 /*
@@ -822,6 +823,7 @@ void busq_groups_check_examine(const busq_groups_check *check, busq_groups_facts
 const busq_groups_step *busq_groups_check_witness(busq_groups_check *check, size_t *countp, busq_groups_finding *finding);
 /* cffi: end */
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

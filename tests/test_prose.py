@@ -24,7 +24,6 @@ AREAS = ["csrc", "busq", "bench", "tests", "docs", "README.md", "CONTRIBUTING.md
 OPEN = {
     "busq",
     "busq/_port",
-    "busq/_state",
     "csrc/python",
 }
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the tasks of one peer wait: in asyncio, and through anyio elsewhere.
+"""The queues in which tasks wait for one peer: in asyncio, and through anyio elsewhere.
 
 A task is woken when it is its turn and there is something to do, and does it itself, in the step in which it wakes up:
-cancelled at any time before, it has done nothing.  Who leaves, in whatever way, lets the next one have a look.
+cancelled at any time before, it has done nothing.  A task that leaves its queue, for any reason, wakes its successor.
 
-Receivers stand in one row, first come first served.  Senders stand in a row for each list of receivers; the first of
-every row has asked the core for the room that it lacks (`busq_peer_send_asking` in csrc/busq.h).  While somebody waits,
+Receivers wait in one queue, first come first served.  Senders wait in a queue for each list of receivers; the first of
+every queue has asked the core for the room that it lacks (`busq_peer_send_asking` in csrc/busq.h).  While a task waits,
 a look is due, or a receiver looks again and again, or the core listens: then the descriptor becomes readable when it is
-worth looking again.  Then nobody listens any more, what was asked for is forgotten, and all who are first look.
+worth looking again.  At that moment listening ends, what was asked for is forgotten, and the first task of each queue
+looks.
 """
 
 from __future__ import annotations
@@ -15,80 +16,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import select
 import time
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn
 
-from busq._native import lib
-from busq._port import core as _core
-from busq._port.core import Deadline
+from busq._native import _core as core
+from busq._port.deadline import Deadline
+from busq._port.readiness import Readiness
 from busq.errors import Empty, Full
 
-__all__ = ["SLICE_S", "AnyioStation", "AsyncioStation", "Ears", "OrderedEars", "Station", "sleep", "station_here"]
+__all__ = ["SLICE_S", "AnyioQueues", "AsyncioQueues", "WaitQueues", "queues_here"]
 
-# For so long a task may go on without letting others run.
-SLICE_S = 200e-6
+SLICE_S = 200e-6  # for so long a task may go on without letting others run; also in csrc/python/awaiting.c
 _RETRY_S = 1e-3
-# As in the core: whoever waits looks for so long before it sleeps, unless the last waits were all many times as long.
+# As in the core: a waiter looks for so long before it sleeps, unless the last waits were all many times as long.
 _SPIN_S, _IN_VAIN_MAX, _IN_VAIN_TIMES = 50e-6, 4, 8
 
 
-class Ears:
-    """What a station needs of a peer whose order is bus1."""
-
-    def __init__(self, peer: Any) -> None:
-        self._peer = peer
-        # While nobody listens: the descriptor of a shared queue is that of others, too.
-        self.stays_readable = bool(getattr(peer, "_is_shared", False))
-        self.fileno: Callable[[], int] = peer.fileno
-
-    def is_idle(self) -> bool:
-        """Tell whether there is nothing to receive; an error is something, too."""
-        if self._peer._sorted or self._peer._inbox:
-            return False
-        return bool(lib.busq_peer_wait(self._peer._handle, 0) == lib.BUSQ_EMPTY)
-
-    @property
-    def has_more(self) -> bool:
-        """Whether who receives has something to send, and tries soon again."""
-        return bool(getattr(self._peer, "_has_more", False))
-
-    def listen(self, what: int) -> bool:
-        """Say what the descriptor is to be readable for; False where it is none any more."""
-        return not lib.busq_peer_listen(self._peer._handle, what)
-
-    def is_forked(self) -> bool:
-        """Tell whether the peer, and with it the descriptor, belongs to the parent process."""
-        return bool(lib.busq_peer_is_forked(self._peer._handle))
-
-
-class OrderedEars(Ears):
-    """The same of a peer of another order, whose descriptor knows of messages only, and always."""
-
-    def __init__(self, peer: Any) -> None:
-        super().__init__(peer)
-        self.stays_readable = True
-        self._poll: select.poll | None = None
-        self._pid = os.getpid()
-
-    def is_idle(self) -> bool:
-        if self._poll is None:
-            self._poll = select.poll()
-            self._poll.register(self.fileno(), select.POLLIN)
-        return not self._poll.poll(0)
-
-    def listen(self, what: int) -> bool:
-        return True
-
-    def is_forked(self) -> bool:
-        return os.getpid() != self._pid
-
-
-class _Patience:
-    """For how long to look before sleeping: it is worth it where it is mostly long enough."""
+class _SpinBudget:
+    """For how long to look before sleeping: only where that is mostly long enough."""
 
     def __init__(self, chosen_s: float | None) -> None:
         self._spin_s = _SPIN_S if chosen_s is None else chosen_s
@@ -98,29 +46,29 @@ class _Patience:
     def may_spin(self, spent_s: float) -> bool:
         return self._in_vain < _IN_VAIN_MAX and spent_s < self._spin_s
 
-    def weigh(self, waited_s: float) -> None:
+    def learn(self, waited_s: float) -> None:
         if waited_s < _IN_VAIN_TIMES * self._spin_s:
             self._in_vain = 0
         elif self._in_vain < _IN_VAIN_MAX and not self._is_chosen:
             self._in_vain += 1
 
 
-class Station:
-    """What stations have in common: who waits, in which order, and what is to be listened for."""
+class WaitQueues:
+    """The queues of one peer; the event loops differ in how a task sleeps and how a descriptor is watched."""
 
-    def __init__(self, ears: Ears, spin_s: float | None) -> None:
-        self._ears = ears
+    def __init__(self, readiness: Readiness, spin_s: float | None) -> None:
+        self._readiness = readiness
         self._spin_s = spin_s
         self._fd = -1
-        self._receiving, self._sending = _Patience(spin_s), _Patience(spin_s)
-        self.running: Any = None  # the event loop of asyncio, where it is one
+        self._receive_spin, self._send_spin = _SpinBudget(spin_s), _SpinBudget(spin_s)
+        self.running: Any = None  # the event loop, if it is one of asyncio
         self.receivers: deque[Any] = deque()
         self.senders: dict[Any, deque[Any]] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
 
-    def beside(self, ears: Ears) -> Station:
-        """Make another one in the same event loop."""
-        return type(self)(ears, self._spin_s)
+    def another(self, readiness: Readiness) -> WaitQueues:
+        """Make queues for another readiness in the same event loop."""
+        return type(self)(readiness, self._spin_s)
 
     # ---- what the event loops differ in ----
 
@@ -133,7 +81,7 @@ class Station:
         raise NotImplementedError
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
-        """Call what blocks for a moment in a thread, and wait for its end, whatever happens meanwhile."""
+        """Make a call that blocks for a moment in a thread, and wait for its end, whatever happens meanwhile."""
         raise NotImplementedError
 
     def _new_waiter(self) -> Any:
@@ -144,7 +92,7 @@ class Station:
         raise NotImplementedError
 
     def look_soon(self) -> None:
-        """Let those who wait have a look."""
+        """Let the first task of each queue look."""
         raise NotImplementedError
 
     def _watch(self) -> None:
@@ -156,8 +104,8 @@ class Station:
         raise NotImplementedError
 
     def _refuse(self) -> NoReturn:
-        if self._ears.is_forked():
-            _core.fail(lib.BUSQ_FORKED)
+        if self._readiness.is_forked():
+            core.check(core.FORKED)
         raise RuntimeError(
             "this peer joined in another event loop, and can be used in that one only: close it and join again here, "
             "or join under another name"
@@ -174,9 +122,9 @@ class Station:
         self.resumed = time.monotonic()
 
     async def receive_turn(self, deadline: Deadline, is_first: bool, request: Any = None) -> None:
-        """Wait until there is something to receive and it is nobody else's turn; raise Empty at the deadline.
+        """Wait until there is something to receive and it is this task's turn; raises Empty at the deadline.
 
-        Who waits for the reply to a request goes on as soon as somebody has handed that over, too.
+        A task that waits for the reply to a request also goes on as soon as another one has taken that reply.
         """
         waiter = self._new_waiter()
         if request is not None:
@@ -187,58 +135,74 @@ class Station:
             self.receivers.append(waiter)
         try:
             began = time.monotonic()
-            is_done = self._has_message if request is None else lambda: bool(request.pin) or self._has_message()
-            if self.receivers[0] is waiter and await self._spin(self._receiving, is_done):
+            is_done = self._has_message if request is None else lambda: bool(request.reply) or self._has_message()
+            if self.receivers[0] is waiter and await self._spin(self._receive_spin, is_done):
                 return
             await self._wait(waiter, deadline, Empty("nothing came before the timeout"), request)
-            self._receiving.weigh(self.resumed - began)
+            self._receive_spin.learn(self.resumed - began)
         finally:
             self.receivers.remove(waiter)
             if self.receivers:
                 self.look_soon()
 
+    async def send_in_turn(self, key: Any, send: Callable[[bool], bool], deadline: Deadline) -> None:
+        """Try to send until it was sent, behind the other tasks that send to the same receivers.
+
+        Parameters: `key`, names the queue; `send`, tries once, and returns whether it was sent; with True it asks for
+        the room that it lacks.
+        """
+        if time.monotonic() - self.resumed > SLICE_S:
+            await self.pause()
+        is_first = key not in self.senders
+        if is_first:
+            if send(False):
+                return
+            if deadline.left_ns() == 0:
+                raise Full("a receiver's queue, or the memory for messages, is full")
+        try:
+            if is_first:
+                with self._in_queue(key, is_first):
+                    if await self._spin(self._send_spin, lambda: send(False)):
+                        return
+            while not is_first or not send(True):
+                await self.send_turn(key, deadline, is_first)
+                is_first = True
+        finally:
+            queue = self.senders.get(key)
+            if queue:
+                queue[0].wake()
+
     async def send_turn(self, key: Any, deadline: Deadline, is_first: bool) -> None:
-        """Wait until it is worth trying to send to these receivers again; raise Full at the deadline."""
-        with self._in_row(key, is_first) as waiter:
+        """Wait until it is worth trying to send to these receivers again; raises Full at the deadline."""
+        with self._in_queue(key, is_first) as waiter:
             began = time.monotonic()
             text = "a receiver's queue, or the memory for messages, stayed full until the timeout"
             await self._wait(waiter, deadline, Full(text))
-            self._sending.weigh(self.resumed - began)
-
-    async def send_spin(self, key: Any, has_sent: Callable[[], bool]) -> bool:
-        """Try for a moment, as the first of those who send to these receivers; True when it was sent."""
-        with self._in_row(key, True):
-            return await self._spin(self._sending, has_sent)
+            self._send_spin.learn(self.resumed - began)
 
     @contextlib.contextmanager
-    def _in_row(self, key: Any, is_first: bool) -> Iterator[Any]:
+    def _in_queue(self, key: Any, is_first: bool) -> Iterator[Any]:
         waiter = self._new_waiter()
-        row = self.senders.setdefault(key, deque())
+        queue = self.senders.setdefault(key, deque())
         if is_first:
-            row.appendleft(waiter)
+            queue.appendleft(waiter)
         else:
-            row.append(waiter)
+            queue.append(waiter)
         try:
             yield waiter
         finally:
-            row.remove(waiter)
-            if not row:
+            queue.remove(waiter)
+            if not queue:
                 del self.senders[key]
-
-    def send_pass_on(self, key: Any) -> None:
-        """Let the next one try to send to these receivers."""
-        row = self.senders.get(key)
-        if row:
-            row[0].wake()
 
     async def _wait(self, waiter: Any, deadline: Deadline, error: Exception, request: Any = None) -> None:
         if self._fd < 0:
-            self._fd = self._ears.fileno()
+            self._fd = self._readiness.fileno()
         left_s = deadline.left_s()
-        waiter.knows_of_more = self._ears.has_more
-        is_slice = request is None and waiter.knows_of_more and (left_s is None or left_s > _RETRY_S)
+        waiter.saw_unsent = self._readiness.has_unsent
+        is_slice = request is None and waiter.saw_unsent and (left_s is None or left_s > _RETRY_S)
         waiter.is_asleep = True
-        if request is not None and request.pin:
+        if request is not None and request.reply:
             waiter.wake()  # the reply came before it could be woken
         self.look_soon()
         try:
@@ -248,66 +212,64 @@ class Station:
             self.resumed = time.monotonic()
             del error  # or it and this frame, and all frames above, would keep each other until they are collected
 
-    async def _spin(self, patience: _Patience, is_done: Callable[[], bool]) -> bool:
+    async def _spin(self, budget: _SpinBudget, is_done: Callable[[], object]) -> bool:
         """Look for a moment, while others run; True when it is done."""
         began = time.monotonic()
-        while patience.may_spin(time.monotonic() - began):
+        while budget.may_spin(time.monotonic() - began):
             os.sched_yield()
             await self._yield()
             self.resumed = time.monotonic()
             if is_done():
-                patience.weigh(0)
+                budget.learn(0)
                 return True
         return False
 
     def _has_message(self) -> bool:
-        return not self._ears.is_idle()
+        return not self._readiness.is_idle()
 
     # ---- looking ----
 
     def _look(self) -> None:
-        """Wake the receiver whose turn it is, if there is something for it; and listen for who sleeps on."""
+        """Wake the first receiver, if there is something for it; otherwise listen for the first of each queue."""
         if self._needs_message():
-            self._listen(lib.BUSQ_LISTEN_MESSAGES)
+            self._listen(core.LISTEN_MESSAGES)
         elif self.senders:
-            self._listen(lib.BUSQ_LISTEN_ROOM)
+            self._listen(core.LISTEN_ROOM)
 
     def _needs_message(self) -> bool:
         first = self.receivers[0] if self.receivers else None
         if first is None or not first.is_asleep:
             return False
-        if self._ears.is_idle() and first.knows_of_more >= self._ears.has_more:
+        if self._readiness.is_idle() and first.saw_unsent >= self._readiness.has_unsent:
             return True
-        first.wake()  # also who was not first when there was nothing more to send, and is to try again soon
+        first.wake()  # also one that saw nothing unsent when it began to sleep, and now has to try again soon
         return False
 
     def _listen(self, what: int) -> None:
-        if self._ears.listen(what):
+        if self._readiness.listen(what):
             self._watch()
         else:
-            self.wake_all()  # they will find out why
+            self.wake_all()  # their calls find out why
 
     def _ready(self) -> None:
         """Look again: the descriptor is readable."""
-        self._ears.listen(lib.BUSQ_LISTEN_NOT)
-        if self._ears.stays_readable:
+        self._readiness.listen(core.LISTEN_NOT)
+        if self._readiness.stays_readable:
             self._forget()
-        for row in self.senders.values():
-            row[0].wake()
+        for queue in self.senders.values():
+            queue[0].wake()
         if self.receivers or self.senders:
             self._look()
 
     def wake_all(self) -> None:
-        """Let all who wait try once more."""
-        for waiter in self.receivers:
-            waiter.wake()
-        for row in self.senders.values():
-            for waiter in row:
+        """Let every task that waits try once more."""
+        for queue in (self.receivers, *self.senders.values()):
+            for waiter in queue:
                 waiter.wake()
 
     def close(self) -> None:
-        """Watch nothing any more, and wake all who wait: the peer is about to be closed, and they will see that."""
-        if self._ears.is_forked():  # what is watched is the parent's business
+        """Watch nothing any more, and wake all tasks: the peer is about to be closed, and they will see that."""
+        if self._readiness.is_forked():  # the parent watches it
             return
         self._check_may_close()
         if self._fd >= 0:
@@ -325,28 +287,28 @@ def _one_turn() -> Generator[None, None, None]:
     yield
 
 
-class _Sleeper:
+class _AsyncioWaiter:
     """A task of asyncio that waits."""
 
-    __slots__ = ("future", "is_asleep", "knows_of_more")
+    __slots__ = ("future", "is_asleep", "saw_unsent")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.future: asyncio.Future[bool] = loop.create_future()
         self.is_asleep = False  # otherwise it looks by itself, or has been woken
-        self.knows_of_more = False  # that is to be sent: it wakes soon, and tries
+        self.saw_unsent = False  # when it began to sleep: it wakes soon, and tries
 
     def wake(self, is_something: bool = True) -> None:
         if self.is_asleep and not self.future.done():
             self.is_asleep = False
-            if not self.future.get_loop().is_closed():  # otherwise nobody is there to wake up
+            if not self.future.get_loop().is_closed():  # otherwise the task never runs again
                 self.future.set_result(is_something)
 
 
-class AsyncioStation(Station):
+class AsyncioQueues(WaitQueues):
     """Where tasks of asyncio wait."""
 
-    def __init__(self, ears: Ears, spin_s: float | None) -> None:
-        super().__init__(ears, spin_s)
+    def __init__(self, readiness: Readiness, spin_s: float | None) -> None:
+        super().__init__(readiness, spin_s)
         self._loop = self.running = asyncio.get_running_loop()
         self._is_due = False
         self._is_watched = False
@@ -371,14 +333,14 @@ class AsyncioStation(Station):
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            future.exception()  # it is not lost, but not asked for
+            future.exception()  # marked as seen: the cancellation is what the task gets
             raise cancelled
         return future.result()
 
-    def _new_waiter(self) -> _Sleeper:
-        return _Sleeper(self._loop)
+    def _new_waiter(self) -> _AsyncioWaiter:
+        return _AsyncioWaiter(self._loop)
 
-    async def _sleep(self, waiter: _Sleeper, seconds: float | None) -> bool:
+    async def _sleep(self, waiter: _AsyncioWaiter, seconds: float | None) -> bool:
         timer = None if seconds is None else self._loop.call_later(seconds, waiter.wake, False)
         try:
             return await waiter.future
@@ -392,7 +354,7 @@ class AsyncioStation(Station):
             self._is_due = True
             self._loop.call_soon(self._look_now)
 
-    # A loop goes on after an exception in a callback, and those who wait have to, too.
+    # A loop goes on after an exception in a callback, and the tasks that wait have to, too.
 
     def _look_now(self) -> None:
         try:
@@ -420,19 +382,19 @@ class AsyncioStation(Station):
         self._is_watched = False
 
 
-# ---- anyio: trio, and whatever else it serves ----
+# ---- anyio: trio, and the other event loops that it serves ----
 
 
-class _Listener:
-    """A task that waits in an event loop without callbacks: one of them waits for the descriptor, for all."""
+class _AnyioWaiter:
+    """A task that waits in an event loop without callbacks: one of them, the leader, waits for the descriptor."""
 
-    __slots__ = ("event", "is_asleep", "is_woken", "knows_of_more", "new_event", "scope")
+    __slots__ = ("event", "is_asleep", "is_woken", "new_event", "saw_unsent", "scope")
 
     def __init__(self, new_event: Callable[[], Any]) -> None:
         self.new_event = new_event
         self.event = new_event()
-        self.is_asleep = self.is_woken = self.knows_of_more = False
-        self.scope: Any = None  # in which it waits for the descriptor
+        self.is_asleep = self.is_woken = self.saw_unsent = False
+        self.scope: Any = None  # in which the leader waits for the descriptor
 
     def wake(self) -> None:
         if self.is_asleep:
@@ -443,18 +405,18 @@ class _Listener:
                 self.scope.cancel()
 
 
-class AnyioStation(Station):
+class AnyioQueues(WaitQueues):
     """Where tasks wait in an event loop that anyio serves."""
 
-    def __init__(self, ears: Ears, spin_s: float | None) -> None:
+    def __init__(self, readiness: Readiness, spin_s: float | None) -> None:
         import anyio
         import anyio.lowlevel
         import anyio.to_thread
 
-        super().__init__(ears, spin_s)
+        super().__init__(readiness, spin_s)
         self._anyio = anyio
         self._home = anyio.lowlevel.current_token()
-        self._leader: _Listener | None = None
+        self._leader: _AnyioWaiter | None = None
 
     def check(self) -> None:
         try:
@@ -470,10 +432,10 @@ class AnyioStation(Station):
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         return await self._anyio.to_thread.run_sync(call)  # which waits for its end
 
-    def _new_waiter(self) -> _Listener:
-        return _Listener(self._anyio.Event)
+    def _new_waiter(self) -> _AnyioWaiter:
+        return _AnyioWaiter(self._anyio.Event)
 
-    async def _sleep(self, waiter: _Listener, seconds: float | None) -> bool:
+    async def _sleep(self, waiter: _AnyioWaiter, seconds: float | None) -> bool:
         try:
             with self._anyio.move_on_after(seconds):
                 while not waiter.is_woken:
@@ -489,7 +451,7 @@ class AnyioStation(Station):
             if self._leader is None:
                 self._choose_leader()
 
-    async def _lead(self, waiter: _Listener) -> None:
+    async def _lead(self, waiter: _AnyioWaiter) -> None:
         self._leader, waiter.scope = waiter, self._anyio.CancelScope()
         try:
             with waiter.scope:
@@ -503,9 +465,9 @@ class AnyioStation(Station):
             self._ready()
 
     def _choose_leader(self) -> None:
-        """Whoever sleeps still."""
-        for row in (self.receivers, *self.senders.values()):
-            for waiter in row:
+        """Let a task that still sleeps become the leader."""
+        for queue in (self.receivers, *self.senders.values()):
+            for waiter in queue:
                 if waiter.is_asleep:
                     waiter.event.set()
                     return
@@ -514,19 +476,19 @@ class AnyioStation(Station):
         self._look()
 
     def _watch(self) -> None:
-        """Whoever leads does."""
+        """The leader does."""
 
     def _forget(self) -> None:
         if self._leader is not None:
             self._anyio.notify_closing(self._fd)
 
 
-def station_here(ears: Ears, spin_s: float | None) -> Station:
-    """Make a station in the event loop that runs here."""
+def queues_here(readiness: Readiness, spin_s: float | None) -> WaitQueues:
+    """Make queues in the event loop that runs here."""
     if asyncio._get_running_loop() is not None:
-        return AsyncioStation(ears, spin_s)
+        return AsyncioQueues(readiness, spin_s)
     try:
-        return AnyioStation(ears, spin_s)
+        return AnyioQueues(readiness, spin_s)
     except ImportError as error:
         raise RuntimeError(
             "no event loop of asyncio runs here: call this within asyncio.run, or, for trio, install anyio"

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from busq import errors
-from busq._native import lib
-from busq._port import core as _core
-from busq._port.core import Deadline
+from busq._native import _core as core
+from busq._port.arguments import encode_peer_name, wrong_type
+from busq._port.deadline import Deadline
 
 _PAUSE_MIN_NS = 1_000_000
 _PAUSE_MAX_NS = 20_000_000
@@ -29,7 +29,7 @@ def wait_for(bus: Any, names: str | Iterable[str], timeout: float | None) -> Non
 def looks(bus: Any, names: str | Iterable[str], timeout: float | None) -> Iterator[float]:
     """Look whether all are there; while they are not, yield how many seconds to wait until the next look."""
     deadline = Deadline(timeout)
-    encoded = {name: _core.encode_peer_name(name, "a name (names)") for name in _listed(names)}
+    encoded = {name: encode_peer_name(name, "a name (names)") for name in _listed(names)}
     seen: set[str] = set()
     pause_ns = _PAUSE_MIN_NS
     while True:
@@ -47,7 +47,7 @@ def _listed(names: Any) -> list[Any]:
     if isinstance(names, str):
         return [names]
     if isinstance(names, bytes | bytearray) or not isinstance(names, Iterable):
-        raise _core.wrong_type("names", names, "str, the name of a peer, or an iterable of names")
+        raise wrong_type("names", names, "str, the name of a peer, or an iterable of names")
     return list(names)
 
 
@@ -55,16 +55,16 @@ def _missing(bus: Any, encoded: dict[str, bytes], seen: set[str]) -> list[str]:
     raw = bus._raw()
     missing = []
     for name, text in encoded.items():
-        result = lib.busq_bus_is_there(raw, text, len(text))
-        if result == lib.BUSQ_OK:
+        result = raw.is_there(text)
+        if result == core.OK:
             seen.add(name)
             continue
-        if result not in (lib.BUSQ_PEER_DEAD, lib.BUSQ_UNKNOWN_PEER):
-            _core.check(result)
+        if result not in (core.PEER_DEAD, core.UNKNOWN_PEER):
+            core.check(result)
         if name in seen:
             raise errors.PeerDead(f"{name!r} was there, and has left or died while this waited for others")
         missing.append(name)
-    if missing and lib.busq_bus_is_shut_down(raw):
+    if missing and raw.is_shut_down():
         raise errors.ShutDown(
             f"bus {bus.name!r} was shut down, and nobody joins it any more: {missing[0]!r} is not there"
         )

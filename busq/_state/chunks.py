@@ -11,10 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
-
-from busq._native import ffi, lib
-from busq._port import core as _core
 
 __all__ = ["IncomingState", "OutgoingState", "acknowledgement", "chunk_bytes"]
 
@@ -26,11 +22,9 @@ _UNACKNOWLEDGED_MAX = 4
 Place = tuple[int, int]
 
 
-def chunk_bytes(raw_bus: Any) -> int:
-    """Return the size of the chunks on a bus: so many of them fit into its arena."""
-    facts = ffi.new("busq_bus_facts *")
-    _core.check(lib.busq_bus_examine(raw_bus, facts))
-    return max(1024, min(_BYTES_MAX, int(facts.arena_bytes) // 64))
+def chunk_bytes(arena_bytes: int) -> int:
+    """Return the size of the chunks on a bus with an arena of that size."""
+    return max(1024, min(_BYTES_MAX, arena_bytes // 64))
 
 
 def acknowledgement(chunk: bytes) -> bytes:

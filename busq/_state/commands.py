@@ -10,7 +10,7 @@ __all__ = ["Commands", "Raised", "call_of"]
 
 
 class Raised:
-    """What a command raised, in the place of its result."""
+    """An exception of a command, in the place of its result."""
 
     __slots__ = ("error",)
 
@@ -19,7 +19,7 @@ class Raised:
 
 
 def call_of(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """Return a call as it is sent; a negative number says that arguments with names are there, too."""
+    """Return a call as it is sent; a negative number marks arguments with names."""
     return [~number, [(args, kwargs)]] if kwargs else [number, [args]]
 
 
@@ -35,8 +35,8 @@ class Commands:
     def run(self, replica: Any, calls: list[Any]) -> list[Any]:
         """Apply commands, which stand one behind the other: number, arguments of each call of it, number, ...
 
-        What one raises stands in the place of its result.  What is no list of calls, and was sent by somebody who is no
-        replica, raises something, everywhere at the same place.
+        An exception stands in the place of a result.  Bytes of a sender that is no replica, and that are no list of
+        calls, raise something, everywhere at the same place.
         """
         results: list[Any] = []
         add = results.append

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """One member's part in giving and taking the state of one group.
 
-transfer.py decides who gives a state to whom, and when; a `StateExchange` carries that out: it reads and writes the
-words that members send each other, packs states and cuts them into chunks.  The groups of a peer (group_state.py) and
-replicas (replica_engine.py) use the same words, and differ in what they call a state: an `Owner` has that.
+transfer.py decides which member gives a state, to which others, and when; a `StateExchange` carries that out: it reads
+and writes the words that members send each other, packs states and cuts them into chunks.  The groups of a peer
+(group_state.py) and replicas (replica_engine.py) use the same words, and differ in what they call a state: an `Owner`
+has that.
 
 Words, each a letter and what belongs to it; numbers are in little-endian:
 
@@ -120,7 +121,7 @@ class StateExchange:
         self.follow(rest)
 
     def follow(self, effects: list[Effect]) -> None:
-        """Do what the state machine says, in its order."""
+        """Carry out the effects of the state machine, in their order."""
         for effect in effects:
             if isinstance(effect, Deliver):
                 self._owner.deliver(effect.item)

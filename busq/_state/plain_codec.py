@@ -3,7 +3,7 @@
 
 What is written: None, bool, int, float, str, bytes, bytearray, and tuples, lists, dicts, sets and frozensets of such,
 of exactly these types.  Anything else is refused where it is written, and where it is read: reading never looks up a
-name, so that it never runs code of anybody.
+name, so that it never runs any code.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Plain:
         return file.getvalue()
 
     def encode_calls(self, calls: Any) -> bytes:
-        """Return the bytes of what nobody looks at twice: quicker, and what is there twice comes as two equal ones."""
+        """Return the bytes of calls: quicker, and an object that is there twice is read as two equal ones."""
         file = io.BytesIO()
         pickler = _Pickler(file, 5)
         pickler.fast = True
@@ -73,7 +73,7 @@ PLAIN = Plain()
 
 
 def name_of(codec: Any) -> str:
-    """Return how a codec is called, to tell it from others."""
+    """Return the name of a codec, by which replicas compare theirs."""
     return str(getattr(codec, "name", type(codec).__qualname__))
 
 

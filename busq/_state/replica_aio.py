@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from busq import errors
-from busq._port import core as _core
+from busq._port.deadline import NEVER, Deadline
 from busq._state.commands import Raised, call_of
 from busq._state.replica_engine import Completion, Engine
 
@@ -117,7 +117,7 @@ class _AwaitedCalls:
             found: int = await loop.in_thread(lambda: send(timeout))
             return found
 
-    async def call(self, name: str, *args: Any, deadline: _core.Deadline = _core.NEVER) -> Any:
+    async def call(self, name: str, *args: Any, deadline: Deadline = NEVER) -> Any:
         return await self.call_one(name, args, {}, deadline.left_s())
 
     async def call_one(self, name: str, args: Any, kwargs: dict[str, Any], timeout: float | None = None) -> Any:
@@ -127,20 +127,20 @@ class _AwaitedCalls:
         return result
 
     async def sync(self, timeout: float | None) -> None:
-        deadline = _core.Deadline(timeout)
+        deadline = Deadline(timeout)
         loop = _loop()
         number = await self._send(loop, lambda left: self._engine.begin_sync(loop.call, left), timeout)
         await self._finish(loop, deadline, lambda: self._engine.end(number))
 
     async def wait_for(self, predicate: Callable[[], Any], timeout: float | None) -> Any:
-        deadline = _core.Deadline(timeout)
+        deadline = Deadline(timeout)
         loop = _loop()
         self._engine.begin_wait(predicate, loop.call)
         await self._finish(loop, deadline, lambda: self._engine.end_wait(loop.call))
         return loop.call.results
 
     @staticmethod
-    async def _finish(loop: Any, deadline: _core.Deadline, end: Callable[[], None]) -> None:
+    async def _finish(loop: Any, deadline: Deadline, end: Callable[[], None]) -> None:
         try:
             is_done = await loop.wait(deadline.left_ns())
         finally:

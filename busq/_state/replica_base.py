@@ -13,13 +13,14 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from busq._port import core as _core
+from busq._port import arguments
+from busq._port.deadline import NEVER, Deadline, timeout_ns
 from busq._state.batch import Batch, recorder
 from busq._state.commands import Commands, Raised, call_of
 from busq._state.plain_codec import PLAIN
 from busq._state.replica_engine import Engine
 from busq.bus import Bus
-from busq.groups import encode_group
+from busq.groups import checked_name
 from busq.peer import Codec
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def command(function: _Command) -> _Command:
     5
     """
     if not callable(function) or isinstance(function, staticmethod):
-        raise _core.wrong_type("function", function, "a method")
+        raise arguments.wrong_type("function", function, "a method")
     name = function.__name__
     if getattr(getattr(function, "__code__", None), "co_flags", 0) & _SUSPENDED:
         raise TypeError(f"{name!r} is a coroutine or a generator: a command is applied in one step, without pause")
@@ -92,7 +93,7 @@ class _BlockingCalls:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def call(self, name: str, *args: Any, deadline: _core.Deadline = _core.NEVER) -> Any:
+    async def call(self, name: str, *args: Any, deadline: Deadline = NEVER) -> Any:
         """Have a command applied; raises Full where no room comes before the deadline."""
         (result,) = self._engine.call(call_of(self._engine.commands.numbers[name], args, {}), deadline.left_s())
         if type(result) is Raised:
@@ -206,11 +207,11 @@ class Replica:
         >>> busq.Bus.unlink("doc-replica-join")
         """
         if not isinstance(bus, Bus | str):
-            raise _core.wrong_type("bus", bus, "a Bus, or the name of one")
-        encode_group(name)
-        every = _VERIFY if verify is True else _core.whole_number("verify", verify, 32)
-        chosen = PLAIN if codec is None else _core.codec(codec)
-        deadline = _core.Deadline(timeout)
+            raise arguments.wrong_type("bus", bus, "a Bus, or the name of one")
+        checked_name(name)
+        every = _VERIFY if verify is True else arguments.whole_number("verify", verify, 32)
+        chosen = PLAIN if codec is None else arguments.codec(codec)
+        deadline = Deadline(timeout)
         replica = cls(*args, **kwargs)
         if chosen is not None:
             chosen.encode(replica.get_state())  # raises for a state that could not be given to a joiner
@@ -443,7 +444,7 @@ class Replica:
         ([None, 1], 0)
         >>> busq.Bus.unlink("doc-replica-batch")
         """
-        _core.timeout_ns(timeout)
+        timeout_ns(timeout)
         return self._busq_batch(self._busq, timeout)
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:

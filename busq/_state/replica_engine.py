@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from busq import errors
-from busq._port import core as _core
+from busq._port.deadline import Deadline
 from busq._state.chunks import chunk_bytes
 from busq._state.exchange import CannotGiveError, StateExchange
 from busq._state.plain_codec import PLAIN, name_of
@@ -95,7 +95,7 @@ class Engine:
         self.own_bus: Any = None  # one that was opened for this replica
         # A thread that looked again and again before it slept would hold the interpreter back from its owner.
         self.peer = bus.join(member, spin_us=0)
-        self._exchange = StateExchange(member, group, chunk_bytes(bus._raw()), self)
+        self._exchange = StateExchange(member, group, chunk_bytes(bus._raw().facts()["arena"]), self)
         self._transfer = self._exchange.transfer
         self.position = 0
         self.members: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class Engine:
 
     def start(self, timeout: float | None) -> None:
         """Enter the group, and return when the state is there."""
-        deadline = _core.Deadline(timeout)
+        deadline = Deadline(timeout)
         self._thread.start()
         self.peer.enter(self.group, timeout=timeout)
         if not self._ready.wait(deadline.left_ns()):
@@ -178,7 +178,7 @@ class Engine:
         self._check_caller()
         body = self._encode_calls(calls)
         if self.codec is not PLAIN:
-            self.codec.decode(memoryview(body))  # what nobody can read is refused here, before it is sent
+            self.codec.decode(memoryview(body))  # raises here, before it is sent, if it can't be read
         return self._post(b"C", self._to, body, call, timeout)
 
     def _post(self, kind: bytes, to: str, body: Any, call: Completion, timeout: float | None) -> int:
@@ -231,7 +231,7 @@ class Engine:
 
     def sync(self, timeout: float | None) -> None:
         """Return when everything that was finished anywhere at the call has been applied here."""
-        deadline = _core.Deadline(timeout)
+        deadline = Deadline(timeout)
         call = Completion()
         number = self.begin_sync(call, timeout)
         self._await(call, deadline, lambda: self.end(number), "what was finished elsewhere was not applied here")
@@ -255,7 +255,7 @@ class Engine:
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None) -> Any:
         """Return what the predicate returns as soon as that is true."""
-        deadline = _core.Deadline(timeout)
+        deadline = Deadline(timeout)
         call = Completion()
         try:
             try:
@@ -267,7 +267,7 @@ class Engine:
         finally:  # a signal handler may have raised in the inner block
             self.end_wait(call)
 
-    def _await(self, call: Completion, deadline: _core.Deadline, end: Callable[[], None], what: str) -> None:
+    def _await(self, call: Completion, deadline: Deadline, end: Callable[[], None], what: str) -> None:
         try:
             call.wait(deadline.left_ns())
         finally:

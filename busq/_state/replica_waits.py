@@ -13,7 +13,8 @@ from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from busq import errors
-from busq._port.core import Deadline, integer
+from busq._port.arguments import integer
+from busq._port.deadline import Deadline
 from busq._state.replica_base import Replica, command, waits
 
 __all__ = ["Barrier", "Election", "Lock"]
@@ -52,7 +53,7 @@ class Lock(Replica):
     """
 
     def __init__(self) -> None:
-        self.row: list[list[Any]] = []  # [member, ticket] of all who have asked; the first holds it
+        self.row: list[list[Any]] = []  # [member, ticket] of each that has asked; the first holds it
         self.number = 0  # of the holdings so far
 
     @property
@@ -222,7 +223,7 @@ class Barrier(Replica):
         if integer("parties", parties) < 1:
             raise ValueError(f"parties is {parties}: expected 1 or more")
         self.parties = parties
-        self.row: list[list[Any]] = []  # [member, ticket] of all who wait
+        self.row: list[list[Any]] = []  # [member, ticket] of each that waits
         self.passings = 0  # how often all have gone on
 
     def _busq_check(self, parties: int) -> None:

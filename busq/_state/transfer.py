@@ -1,34 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a late joiner of a group gets the state that the others have: the rules, without any input or output.
 
-Guarantee.  Whoever enters a group gets the state as it is at one place of the common order, and from there on
-everything that follows, each once.  Whoever of the others is killed meanwhile: as long as one who has the state lives,
-it is given; when none is left, all who wait for it notice that at the same place, and begin anew there, together.
+Guarantee.  A peer that enters a group gets the state as it is at one place of the common order, and from there on
+everything that follows, each once.  Any of the others may be killed meanwhile: as long as one that has the state lives,
+it is given; when none is left, all that wait for it notice that at the same place, and begin anew there, together.
 
 Rules.
  1. All members of a view get the same events of the group in one order, so they number them alike: the *place* (v, 0)
-    is just before view v, (v, 1) is that view, and (v, n) the n-th event of it.  Those who wait for the state count,
+    is just before view v, (v, 1) is that view, and (v, n) the n-th event of it.  Members that wait for the state count,
     too.
- 2. *Settled* is who is known to have the state.  Only those who have the state know the set, and it changes only by
-    events of the group (a view, a member's "settled"), so that they agree; it travels with the state.
+ 2. *Settled* is the set of members that are known to have the state.  Only members that have the state know the set,
+    and it changes only by events of the group (a view, a member's "settled"), so that they agree; it travels with the
+    state.
  3. At a view with a joiner, the first settled member of the view before that is still there gives the state as it is at
     the place (v, 0), in the moment in which it delivers the view.  It stays assigned to that joiner.
  4. A joiner holds back what follows.  When it has the state of a place it drops what stands before that place, takes up
-    what stands behind it, and says "settled" to the group.
- 5. A view without the one that was assigned assigns another one, by the same rule, at that view.  Where nobody is
-    settled, the first to say so gives, at the place where it says so: it may have got the state just before.
- 6. A joiner that saw somebody go while it waited says "needy" to the group, in every view, until it has the state; who
-    hears that and has no state either says so too.  Where all members of view v have said it in that view, nobody has
-    the state: one who had it would not have said so, and nobody got it since, for want of somebody to give it.  They
-    begin anew at (v, 0).  So does a member that is alone in a view, and so do members that are all new to it.
+    what stands behind it, and sends "settled" to the group.
+ 5. A view without the member that was assigned assigns another one, by the same rule, at that view.  Where no member is
+    settled, the first that sends "settled" gives, at the place of that word: it may have got the state just before.
+ 6. A joiner that saw a member go while it waited sends "needy" to the group, in every view, until it has the state; a
+    member that receives "needy" and has no state sends it, too.  Where all members of view v have sent it in that view,
+    none of them has the state: a member that had it would not have sent the word, and none got it since, for there was
+    no member to give it.  They begin anew at (v, 0).  So does a member that is alone in a view, and so do members that
+    are all new to it.
 
-A state of a place before the joiner's own view was meant for one that had its name before, and is passed over.
+A state of a place before the joiner's own view was meant for an earlier peer of its name, and is passed over.
 
-Why the giver may be killed anywhere: what it had sent comes before the view without it, so that a joiner has either all
-of the state by then, and says "settled", or takes what the next one gives.  Whoever gets the state twice drops the
-second.
+Why the giver may be killed anywhere: what it had sent comes before the view without it, so that a joiner either has all
+of the state by then, and sends "settled", or takes the state of the next giver.  A joiner that gets the state twice
+drops the second one.
 
-Not given: a state that survives all who had it.
+Not given: a state that survives all members that had it.
 
 >>> joiner = Transfer("b")
 >>> joiner.view(2, ["a", "b"], ["b"], [], "view 2"), joiner.event("message 1")
@@ -85,7 +87,7 @@ Effect = Deliver | Give | Take | Begin | Say
 
 
 class Transfer:
-    """What one member knows; each method is an event, and returns what is to be done, in order."""
+    """The knowledge of one member; each method is an event, and returns its effects, in order."""
 
     def __init__(self, me: str) -> None:
         self.me = me
@@ -94,14 +96,14 @@ class Transfer:
         self._number = 0
         self._index = 0  # of the last event in that view
         self._members: list[str] = []
-        # Of one that has the state:
+        # Used only while this member has the state:
         self._settled: set[str] = set()
-        self._assigned: dict[str, str] = {}  # who gives to each that is not settled; "": nobody can so far
-        # Of one that waits for it:
+        self._assigned: dict[str, str] = {}  # the giver of each member that is not settled; "": there is none so far
+        # Used only while it waits for the state:
         self._held: list[tuple[Place, str, Any]] = []
-        self._needy: set[str] = set()  # who said so in this view
-        self._is_in_doubt = False  # somebody has gone, perhaps the one that would have given
-        self._has_said = 0  # the view in which we said that we are needy
+        self._needy: set[str] = set()  # members that have sent "needy" in this view
+        self._is_in_doubt = False  # a member has gone, perhaps the giver
+        self._has_said = 0  # the view in which this member has sent "needy"
 
     @property
     def place(self) -> Place:
@@ -114,7 +116,7 @@ class Transfer:
         return len(self._held)
 
     def keep(self) -> Callable[[], None]:
-        """Return what makes it again what it is now, for who is interrupted between an event and what is to be done."""
+        """Return a function that restores the present state, where the effects of an event are interrupted."""
         facts = dict(vars(self))
         settled, needy, assigned = set(self._settled), set(self._needy), dict(self._assigned)
         n_held = len(self._held)  # it grows, or gives way to another list
@@ -163,7 +165,7 @@ class Transfer:
         return []
 
     def word(self, word: str, sender: str, number: int) -> list[Effect]:
-        """Get what another one was told to say, or what we said."""
+        """Get a word of another member, or one of this member, back from the group."""
         if word == "needy":
             return [*self._next("nothing", None), *self._hear_needy(sender, number)]
         return self._next(word, sender)
@@ -174,17 +176,17 @@ class Transfer:
         shown = ("view", "item", "quiet", "aside")
         return [Deliver(what[1] if kind == "view" else what) for _, kind, what in held if kind in shown]
 
-    # ---- what comes beside ----
+    # ---- for this member alone ----
 
     def aside(self, item: Any) -> list[Effect]:
-        """Get something that is for us alone: it has a turn of its own, and no place."""
+        """Get something that is for this member alone: it keeps its turn, and has no place."""
         if self.has_state:
             return [Deliver(item)]
         self._held.append((self.place, "aside", item))
         return []
 
     def wants(self, place: Place) -> bool:
-        """Tell whether a state of that place is of use: not one that was meant for an earlier member of this name."""
+        """Return whether a state of that place is of use: it may have been meant for an earlier peer of this name."""
         return not self.has_state and 0 < self._first <= place[0]
 
     def state(self, place: Place, roster: dict[str, Any]) -> list[Effect]:
@@ -206,7 +208,7 @@ class Transfer:
                 effects += self._follow(at, kind, what)
         return [*effects, Say("settled", self._number)]
 
-    # ---- one that has the state ----
+    # ---- a member that has the state ----
 
     def _next(self, kind: str, what: Any) -> list[Effect]:
         self._index += 1
@@ -225,7 +227,7 @@ class Transfer:
 
     def _follow_view(self, at: Place, change: tuple[list[str], list[str], list[str]]) -> list[Effect]:
         members, joined, left = change
-        roster = self._roster()  # as it was before this view: who takes it follows the view by itself
+        roster = self._roster()  # as it was before this view: the joiner follows the view by itself
         gone = (self._settled | self._assigned.keys()) - set(members)
         for name in gone.union(left):
             self._settled.discard(name)
@@ -246,7 +248,7 @@ class Transfer:
         return [Give(mine, at, self._roster())] if mine else []
 
     def _assign(self) -> list[str]:
-        """Let somebody give to all who wait; return those to whom we give from now on."""
+        """Assign a giver to each member that waits; returns those to which this member gives from now on."""
         giver = next((name for name in self._members if name in self._settled), "")
         waiting = [name for name, former in self._assigned.items() if former not in self._settled]
         self._assigned |= dict.fromkeys(waiting, giver)
@@ -255,7 +257,7 @@ class Transfer:
     def _roster(self) -> dict[str, Any]:
         return {"settled": sorted(self._settled), "assigned": dict(self._assigned)}
 
-    # ---- one that waits for it ----
+    # ---- a member that waits for it ----
 
     def _wait_in_view(self, members: list[str], joined: list[str], left: list[str]) -> list[Effect]:
         if members == [self.me] or set(members) <= set(joined):

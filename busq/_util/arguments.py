@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-from busq._port.core import integer, wrong_type
+from busq._port.arguments import integer, wrong_type
 
 __all__ = [
     "callback",

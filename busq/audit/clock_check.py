@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
-from busq._port.core import held, owned
+from busq._port.through_cffi import check as check_result
+from busq._port.through_cffi import held, owned
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words

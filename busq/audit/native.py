@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
+from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount
 from busq.audit import clock_check, times, unknown, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle

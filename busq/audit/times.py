@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
-from busq._port.core import held, owned
+from busq._port.through_cffi import check as check_result
+from busq._port.through_cffi import held, owned
 from busq._util.humanize import amount
 from busq.audit.columns import Rows
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from busq._native import ffi, lib
-from busq._port.core import check as check_result
+from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount, listed
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.words import Words

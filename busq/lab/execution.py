@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from busq._port.core import integer, whole_number
+from busq._port.arguments import integer, whole_number
 from busq._util import arguments
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.witness import describe

@@ -58,7 +58,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port.core import check, held, integer, owned
+from busq._port.arguments import integer
+from busq._port.through_cffi import check, held, owned
 from busq._util import arguments
 from busq.lab.witness import Witness, describe, number
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from busq import orders
 from busq._native import ffi, lib
-from busq._port.core import check, held, owned
+from busq._port.through_cffi import check, held, owned
 from busq._util import arguments
 from busq.lab.execution import KINDS, Execution, event_of, judge
 from busq.lab.network import WORKLOADS, Config, Faults, Partition

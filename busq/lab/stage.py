@@ -23,7 +23,8 @@ from typing import Any
 
 from busq import orders
 from busq._native import ffi, lib
-from busq._port.core import check, held, integer, owned, whole_number
+from busq._port.arguments import integer, whole_number
+from busq._port.through_cffi import check, held, owned
 from busq._util import arguments
 from busq.lab.execution import KINDS, Event, Execution, event_of, judge
 from busq.lab.observers import PROPERTIES, History, Verdict, core_of

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from busq._port.core import integer, whole_number
+from busq._port.arguments import integer, whole_number
 from busq._util import arguments
 
 __all__ = ["OtherColumns", "Schedule", "ScheduleError", "by_traffic", "read", "skewed"]

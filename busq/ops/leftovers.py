@@ -26,7 +26,8 @@ from typing import Any
 
 import busq
 from busq._native import ffi, lib
-from busq._port import core as _core
+from busq._port.directory import default_directory
+from busq._port.through_cffi import check
 from busq.bus import bus_names
 
 __all__ = ["Cleaning", "Removed", "collect", "is_stale", "path_of", "remove_peers", "stale_fifos", "text_of"]
@@ -45,7 +46,7 @@ GONE = ("closed", "dead", "dead, unnoticed")
 
 def path_of(name: str) -> str:
     """Return the file of a bus."""
-    return os.path.join(_core.default_directory(), name)
+    return os.path.join(default_directory(), name)
 
 
 def text_of(error: OSError | busq.BusqError) -> str:
@@ -84,7 +85,7 @@ def _alone(path: str) -> Iterator[bool]:
 
 def stale_fifos() -> list[tuple[str, str | None]]:
     """Return the FIFOs that peers have left behind, each with its bus, or None where that is gone."""
-    directory = _core.default_directory()
+    directory = default_directory()
     fifos = [(entry.name, match) for entry in os.scandir(directory) if (match := FIFO_NAME.fullmatch(entry.name))]
     owners = _generations() if fifos else {}
     stale = []
@@ -220,7 +221,7 @@ def _remove_temporary(cleaning: Cleaning, names: Sequence[str]) -> None:
     """Remove the temporary buses that no process has open any more, all of them: opening any bus does that."""
     before = _temporary()
     removed = ffi.new("uint32_t *")
-    _core.check(lib.busq_bus_sweep(os.fsencode(_core.default_directory()), removed))
+    check(lib.busq_bus_sweep(os.fsencode(default_directory()), removed))
     after = _temporary() if removed[0] else before
     for name, size_bytes in before.items():
         if name not in after and (not names or name in names):
@@ -243,7 +244,7 @@ def _remove_fifo(cleaning: Cleaning, fifo: str, owner: str | None) -> None:
 
 def _remove_traces(cleaning: Cleaning) -> None:
     """Remove the rings of recordings whose bus is gone."""
-    directory = _core.default_directory()
+    directory = default_directory()
     rings = [(entry.name, match) for entry in os.scandir(directory) if (match := TRACE_NAME.fullmatch(entry.name))]
     owners = _generations() if rings else {}
     for name, match in sorted(rings, key=lambda pair: pair[0]):

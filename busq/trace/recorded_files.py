@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from busq._native import ffi, lib
-from busq._port import core
+from busq._port.through_cffi import held
 from busq._util.files import replacing
 from busq.trace.errors import TraceError
 from busq.trace.schema import SCHEMA, Kind, metadata, number_of
@@ -42,7 +42,7 @@ class Columns:
     """Columns of the core as an Arrow table, without a copy; freed with the last array that uses them."""
 
     def __init__(self, owner: Any) -> None:
-        self._columns = core.held(owner)
+        self._columns = held(owner)
         self.rows = int(self._columns.n_rows)
 
     def _buffer(self, pointer: Any, size: int) -> pa.Buffer:

@@ -28,7 +28,8 @@ from types import TracebackType
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port import core as _core
+from busq._port.arguments import whole_number, wrong_type
+from busq._port.through_cffi import check, held, owned, raw_bus
 from busq._util import arguments
 from busq.bus import Bus
 from busq.trace.recorded_files import Columns, Folder
@@ -147,12 +148,12 @@ class Recorder:
     ) -> None:
         """Begin to record."""
         if not hasattr(bus, "_raw"):  # as in Peer: by what it does, not by its class
-            raise _core.wrong_type("bus", bus, "a Bus")
+            raise wrong_type("bus", bus, "a Bus")
         name = bus.name if run is None else arguments.text("run", run)
         if limit_per_s is not None and not arguments.number("limit_per_s", limit_per_s, "a number, or None") > 0:
             raise ValueError(f"limit_per_s {limit_per_s!r}: expected events per second, or None for no limit")
         self._limit_per_s = limit_per_s
-        records = 0 if ring_records is None else _core.whole_number("ring_records", ring_records, 32)
+        records = 0 if ring_records is None else whole_number("ring_records", ring_records, 32)
         self._segment_s = arguments.number("segment_s", segment_s, "seconds")
         self._bus, self._progress = bus, arguments.callback("progress", progress)
         self.recording = Recording(arguments.path("directory", directory))
@@ -172,7 +173,7 @@ class Recorder:
         self._threads: list[threading.Thread] = []
         self._handle: Any = None
         self._begins = [True]  # taken once: by the thread that collects, or by the one that gives up before that
-        owner = _core.owned("busq_recorder")
+        owner = owned("busq_recorder")
         try:
             self._begin(owner, records, is_used)
         except BaseException:
@@ -180,8 +181,8 @@ class Recorder:
             raise
 
     def _begin(self, owner: Any, records: int, is_used: bool) -> None:
-        _core.check(lib.busq_recorder_open(self._bus._raw(), records, owner))
-        self._handle = _core.held(owner)
+        check(lib.busq_recorder_open(raw_bus(self._bus), records, owner))
+        self._handle = held(owner)
         self._began_s = time.monotonic()
         self._facts = ffi.new("busq_recorder_facts *")
         lib.busq_recorder_examine(self._handle, self._facts)
@@ -215,8 +216,8 @@ class Recorder:
             self._folder.names, self._folder.positions, self._folder.numbers, strict=True
         ):
             text = name.encode()
-            _core.check(lib.busq_recorder_know(self._handle, text, len(text), position, number))
-        _core.check(lib.busq_recorder_resume(self._handle))
+            check(lib.busq_recorder_know(self._handle, text, len(text), position, number))
+        check(lib.busq_recorder_resume(self._handle))
 
     # ---- the thread that takes ----
 
@@ -263,13 +264,13 @@ class Recorder:
             if look > 0 and not self._facts.left:
                 break
             time.sleep(LOOK_S)
-        _core.check(lib.busq_recorder_settle(self._handle, 1))
+        check(lib.busq_recorder_settle(self._handle, 1))
         if taken := self._settled():
             self._write(taken)
 
     def _drain(self) -> None:
-        _core.check(lib.busq_recorder_drain(self._handle))
-        _core.check(lib.busq_recorder_settle(self._handle, 0))
+        check(lib.busq_recorder_drain(self._handle))
+        check(lib.busq_recorder_settle(self._handle, 0))
         self._examine()
 
     def _nap_s(self, nap_s: float) -> float:
@@ -296,7 +297,7 @@ class Recorder:
             if process >= len(self._folder.names):
                 lib.busq_recorder_name(self._handle, process, name, size)
                 self._folder.know(process, ffi.unpack(name, size[0]).decode("utf-8", "replace"))
-            owner = _core.owned("busq_trace_columns")
+            owner = owned("busq_trace_columns")
             lib.busq_recorder_take(self._handle, process, owner)
             if owner[0] != ffi.NULL:
                 taken.append((process, Columns(owner)))
@@ -397,7 +398,7 @@ def record(
     arguments.callback("stop", stop)
     end_s = None if seconds is None else time.monotonic() + arguments.number("seconds", seconds, "a number, or None")
     with Recorder(bus, directory, ring_records=ring_records, limit_per_s=limit_per_s, progress=progress) as recorder:
-        while recorder.failure is None and not stop() and not lib.busq_bus_is_shut_down(bus._raw()):
+        while recorder.failure is None and not stop() and not lib.busq_bus_is_shut_down(raw_bus(bus)):
             if end_s is not None and time.monotonic() >= end_s:
                 break
             time.sleep(0.05 if end_s is None else max(0.0, min(0.05, end_s - time.monotonic())))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from busq._port.core import integer, whole_number
+from busq._port.arguments import integer, whole_number
 
 __all__ = [
     "METADATA",

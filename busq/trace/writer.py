@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from busq._port.core import whole_number
+from busq._port.arguments import whole_number
 from busq._util import arguments
 from busq._util.files import replacing
 from busq.trace.errors import TraceError

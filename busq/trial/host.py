@@ -28,7 +28,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 import busq
-from busq._port.core import Deadline
+from busq._port.deadline import Deadline
 from busq._util.processes import open_words
 from busq.lab import execution
 from busq.lab.workload import Schedule

@@ -2,85 +2,172 @@
 #ifndef BUSQ_PYTHON_PORT_H
 #define BUSQ_PYTHON_PORT_H
 /*
- * What the accelerator's Port (accelerator.c) does for those who wait in an event loop (awaiting.c).
+ * A port: the peer of a bus of order bus1 as Python has it.
  *
- * The first three try once, and run no Python code behind what they take or send: what they return was handed to nobody else, and who
- * passes it on at once loses it to no handler of a signal.
+ * Guarantee: busq/peer.py.  Between taking a message and handing it over, and between committing one and returning, no Python code runs
+ * that could lose it; where some has to (an event is read), what it raises gives the message back.
+ *
+ * Mechanism: port.c joins and knows names; send.c and receive.c move messages; ask.c asks; node.c makes nodes and handles.  What takes
+ * nanoseconds keeps the interpreter's lock, and what may wait goes through the gate (error.h).  Where there is no such lock, threads.h
+ * keeps threads apart that use the same object.
+ *
+ * A port may have a filter (filter.c), which is asked wherever the port receives; it sees words of the library, too.
+ *
+ * Not given: anything beyond the limited API of CPython 3.10.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include "busq.h"
+#include "python/message.h"
+#include "python/threads.h"
 
-/* What the module holds for one interpreter. */
+/* Payloads up to this size are copied in with the interpreter's lock held, and parts gathered. */
 enum {
-  BUSQ_FAST_OWN = 7,
-  BUSQ_FAST_GIVEN = 9
+  SEND_BYTES_MAX = 65536,
+  TARGETS_MAX = 64
 };
+
 typedef struct {
-  union {
-    PyObject *own[BUSQ_FAST_OWN];
-    struct {
-      PyObject *message_type, *pin_type, *awaiting_type, *shown_type;
-      PyObject *timeout_name, *ack_name, *release_name; /* interned */
-    };
-  };
-  union {
-    PyObject *given[BUSQ_FAST_GIVEN]; /* by busq/_port/core.py, in this order */
-    struct {
-      PyObject *draft_class;       /* _FastDraft */
-      PyObject *fail_helper;       /* fail */
-      PyObject *no_object_helper;  /* no_object */
-      PyObject *not_asked_helper;  /* _not_asked */
-      PyObject *reply_type;        /* Reply */
-      PyObject *object_helper;     /* read_object */
-      PyObject *empty_error, *full_error, *shut_down_error;
-    };
-  };
-  PyObject *handle_class; /* busq.nodes.Handle, once it was imported */
-} busq_fast_state;
-_Static_assert(sizeof(busq_fast_state) == (BUSQ_FAST_OWN + BUSQ_FAST_GIVEN + 1) * sizeof(PyObject *), "each is one of the lists");
+  uint32_t incarnation;
+  PyObject *name;
+} sender_name;
 
-/* Results beside those of the core. */
+typedef struct {
+  PyObject_HEAD
+  busq_peer *peer;
+  busq_state *state; /* NULL, as all else, before it has joined */
+  Member *member;    /* owns the peer */
+  PyObject *module;  /* owns the state */
+  PyObject *name;    /* NULL: of replies */
+  PyObject *codec;
+  /* Of one with a filter (filter.c). */
+  PyObject *filter;
+  PyObject *inbox, *ready; /* lists: taken and not looked at; for the owner */
+  void *turn;              /* a lock: of the thread that is at it */
+  long sorter;             /* that thread */
+  PyObject *targets; /* dict: name -> target */
+  sender_name *names;
+  PyObject *replaced;   /* by another one in `names`; or NULL */
+  busq_flag names_flag; /* of both */
+  uint32_t slots;
+  /* Nodes, and handles of others' nodes. */
+  PyObject *nodes; /* dict: number -> Node, of its own */
+  PyObject *held;  /* dict: number -> weak reference of a Handle */
+  Py_ssize_t held_limit;
+  /* Of one that has asked: what busq/_port/requests.py shares with ask.c. */
+  struct {
+    PyObject *port;     /* where replies come */
+    PyObject *requests; /* what goes on with what takes longer */
+    PyObject *waiting, *leader, *asleep, *numbers;
+  } ask;
+} Port;
+
+/* The port of an object that a function was given, if it is one that has joined; otherwise NULL with an exception. */
+Port *port_checked(PyObject *module, PyObject *object);
+/* False with an exception for one that has not joined, where a method is called on a half-made object. */
+static inline int port_has_joined(const Port *self)
+{
+  if (!self->peer)
+    PyErr_SetString(PyExc_ValueError, "this peer has not joined a bus: join with Bus.join");
+  return self->peer != NULL;
+}
+
+/* Joins with what the core has made, which is NULL from then on.  False with an exception. */
+int port_open(Port *self, PyObject *module, busq_peer **peer, uint32_t slots);
+
+/* The name of a sender, remembered per slot; a new reference.  NULL with BUSQ_OK in *result: out of memory.  A slot keeps the name of
+ * its peer while messages from it are in a queue, so this comes before such a message is taken. */
+PyObject *port_sender(Port *self, const busq_message *message, int *result);
+void port_drop_replaced(Port *self);
+/* A name's target, from what is remembered: 1, 0 where it is not known, or -1 with an exception. */
+int port_known_target(Port *self, PyObject *name, uint64_t *target);
+/* The same, looked up where it is not known: a result, or RAISED. */
+int port_target(Port *self, PyObject *name, uint64_t *target);
+int port_forget(Port *self, PyObject *name);
+
+/* ---- nodes (node.c) ---- */
+
+/* The base of busq.nodes.Handle. */
+typedef struct {
+  PyObject_HEAD
+  PyObject *weak_references;
+  busq_state *state;
+  Member *member; /* of the peer that may send to it */
+  uint64_t node;
+  PyObject *owner;    /* str */
+  uint8_t is_counted; /* by the core, for this object */
+  uint8_t is_dead;
+  uint8_t is_released;
+} Handle;
+
+/* The base of busq.nodes.Node. */
+typedef struct {
+  PyObject_HEAD
+  busq_state *state;
+  Member *member;
+  uint64_t node;
+  Handle *handle;
+} Node;
+
+/* Looks for the classes of busq.nodes, which most programs never need.  False with an exception. */
+int nodes_import(busq_state *state);
+/* What a message that was taken says of nodes and handles, as objects.  False with an exception. */
+int nodes_fill(Port *self, Message *message);
+
+/* ---- sending (send.c) ---- */
+
 enum {
-  BUSQ_PORT_COVERED = -3, /* Python's methods receive */
-  BUSQ_PORT_SLOWLY = -2, /* only the slow way knows */
-  BUSQ_PORT_RAISED = -1  /* an exception is set */
+  SEND_UNKNOWN = -2 /* only the whole way knows: names that were not looked up, other data than bytes ... */
 };
 
-/* A message, or NULL with *result. */
-PyObject *busq_port_recv_now(PyObject *port, int is_ack, int *result);
+/* Tries once, whatever the receivers and the data are: BUSQ_OK, BUSQ_FULL, or RAISED, which says whether it was sent.  With is_asking it
+ * asks for the room that was missing. */
+int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *handles, int is_asking);
+/* The short way of it, bytes to receivers that are known: a result of the core, SEND_UNKNOWN, or RAISED. */
+int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data);
+/* Targets of names: how many, 0 where the whole way must decide, -1 with an exception. */
+Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets);
+/* A pair (to, data), which stands at that place of what an application gives; NULL with an exception. */
+PyObject *pair_of(PyObject *message, Py_ssize_t number);
+/* A list of receivers as an application gives them; NULL with an exception. */
+PyObject *receivers_of(busq_state *state, PyObject *to);
+
+/* What is sent, and how; the receivers are found by send_names or send_letter. */
+typedef struct {
+  busq_peer *peer;
+  const busq_part *parts;
+  uint32_t n_parts;
+  uint32_t form;
+  int is_asking;     /* tries once, and asks for the room that was missing */
+  uint32_t *sent;    /* the core's note */
+  busq_letter to;
+  uint8_t *missed;   /* of the nodes; NULL: to names alone, without handles */
+  busq_pin *draft;   /* that is sent in place of the parts, or NULL */
+  uint64_t draft_bytes;
+} sending;
+
+/* Sends to names (a list), and to what stands in `to` besides; looks names up again where they may be out of date.  A result of the core,
+ * or RAISED, where the exception says how many messages were sent, with those before. */
+int send_names(Port *self, sending *call, PyObject *names, int64_t deadline_ns, Py_ssize_t before);
+
+/* ---- receiving (receive.c) ---- */
+
+/* At once, past the filter if there is one: a message, or NULL with an exception, or without one where nothing is there. */
+PyObject *busq_port_recv_try(PyObject *port, int is_ack);
 /* The same, a list of at least one. */
-PyObject *busq_port_recv_many_now(PyObject *port, Py_ssize_t limit, int is_ack, int *result);
+PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack);
 /* BUSQ_EMPTY, or why receiving is worth trying: BUSQ_SHUTDOWN, too. */
 int busq_port_look(PyObject *port);
-int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data);
-
-/* Reads how a call waits, and how it takes what it finds, behind `before` other arguments; false where only Python can. */
-typedef struct {
-  int64_t timeout_ns; /* -1: none */
-  int is_ack;
-  PyObject *timeout; /* as it was given; borrowed, or NULL */
-} busq_call_options;
-
-int busq_find_options(PyObject *port, PyObject *const *args, Py_ssize_t n_args, PyObject *names, Py_ssize_t before,
-                      int is_receive, busq_call_options *options);
-/* Passes the very arguments on to a method. */
-PyObject *busq_call_slowly(PyObject *self, const char *method, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
-/* Lets the exception that is set say how many messages were sent before it. */
-void busq_error_set_sent(Py_ssize_t sent);
+/* What stands next in the queue, words of the library as well: a message, or NULL with *result. */
+Message *receive_any(Port *self, int is_ack, int *result);
+/* Everything about a message that was found that may fail; it is taken later.  NULL with *result, or with BUSQ_OK and an exception. */
+Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result);
+/* Takes what was prepared; with is_held, what was copied stays pinned, too.  Nothing in here can fail. */
+void receive_take(Member *member, Message *message, const busq_message *found, int is_held);
+/* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
+PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
+PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
 /* Raises busq.Empty or busq.Full. */
 void busq_raise_empty(PyObject *port);
 void busq_raise_full(PyObject *port);
-/* Whether busq.Empty, or busq.ShutDown, is set. */
 int busq_is_empty_error(PyObject *port);
 int busq_is_shut_down_error(PyObject *port);
-/* What Desk makes; borrowed. */
-PyTypeObject *busq_awaiting_type(PyObject *port);
-extern PyType_Spec busq_awaiting_spec, busq_desk_spec;
-
-/* Give methods their texts, which stay for as long as the process; -1 with an exception for one that has none. */
-int busq_text_set(const char **textp, PyObject *texts, const char *name);
-int busq_texts_set(PyMethodDef *methods, PyObject *texts);
-int busq_desk_set_texts(PyObject *texts);
 
 #endif /* BUSQ_PYTHON_PORT_H */

@@ -42,7 +42,6 @@ from strikes import Meeting, Other, Relay, Strike, Struck, forget_frames, make, 
 from wholeness import SMALL, Fault
 
 import busq
-from busq._port import core as _core
 
 ALL = "bus1,recording,fifo,causal-vector,causal-matrix,mfss,cykas,sync,sequencer,token,lamport,skeen"
 
@@ -672,7 +671,7 @@ def run(options: argparse.Namespace) -> int:
     gc.collect()
     gc.freeze()  # what was there before need not be looked at again and again
     seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
-    print(f"seed {seed}, {'with' if _core._fast else 'without'} the accelerator", flush=True)
+    print(f"seed {seed}", flush=True)
     harness = Harness(kinds, seed, options.seconds)
     with contextlib.suppress(KeyboardInterrupt):  # the user that stops it sees what was done so far
         disturb(harness, options)

@@ -433,13 +433,14 @@ def view_ops() -> list[Op]:
 
 def ready_request(size: int, ack: bool, world: Any) -> Stage:
     """A message by which alice asks bob, waiting for the reply; in no thread, as an event loop does."""
-    from busq._port import core as _core
+    from busq._native import _core as core
     from busq._port import requests as _requests
+    from busq._port.deadline import Deadline
 
     request, data = _requests.Request(), world.payload(size)
     request.asked = "bob"
     waiting = _requests.requests_of(world.alice)
-    waiting.begin(world.alice, request, data, _core.Deadline(10), _core._new_note())
+    waiting.begin(world.alice, request, data, Deadline(10), core.Note())
     message = world.bob.recv(timeout=10, ack=ack)
     return Stage(world, message, "bob", data, ack, facts={"waiting": waiting, "request": request})
 
@@ -452,8 +453,10 @@ def finish_request(stage: Stage, turns: list[Turn]) -> None:
     replies = [turn for turn in turns if turn.op.method == "reply"]
     sent = [turn.facts["reply"] for turn in replies if turn.outcome.values or was_sent(turn.outcome)]
     if not any(turn.outcome.at_end for turn in replies):
-        expect(bool(sent) == (request.pin is not None), f"{len(sent)} replies were sent, and alice has {request.pin}")
-    if request.pin is not None:
+        expect(
+            bool(sent) == (request.reply is not None), f"{len(sent)} replies were sent, and alice has {request.reply}"
+        )
+    if request.reply is not None:
         reply = waiting.finish(request)
         expect(reply.data in [turn.facts["reply"] for turn in replies], f"the reply says {brief(reply.data)}")
         del reply
@@ -529,7 +532,7 @@ def asking() -> list[Op]:
 
 
 class Seconds(float):
-    """A float for which the accelerator leaves the short way."""
+    """A float of a class of its own."""
 
     def __repr__(self) -> str:
         return f"Seconds({super().__repr__()})"

@@ -26,7 +26,6 @@ from conftest import Child, fresh_python
 
 import busq
 from busq import aio
-from busq._port import core as _core
 
 Fork = Callable[..., Child]
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]
@@ -950,7 +949,6 @@ def disturbed(name: str, seed: int, rounds: int) -> tuple[int, list[bytes], int]
     return struck, got, sent
 
 
-@pytest.mark.skipif(_core._fast is None, reason="a traceback that is kept keeps what was received in its place")
 def test_a_raising_signal_handler_loses_nothing(make_bus: Callable[..., busq.Bus], fork: Fork, seed: int) -> None:
     bus = make_bus(capacity=16)
     with bus.join("bob") as bob:

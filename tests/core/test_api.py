@@ -75,7 +75,8 @@ def test_importing_busq_brings_no_large_library_along() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-LIBRARY = {"busq", "busq._port", "busq._port.core", "busq._native", "busq.bus", "busq.errors", "busq.peer"}
+LIBRARY = {f"busq._port.{name}" for name in ("arguments", "deadline", "directory")}
+LIBRARY |= {"busq", "busq._port", "busq._native", "busq.bus", "busq.errors", "busq.peer"}
 
 
 def test_importing_busq_loads_the_library_alone_and_little_of_python() -> None:
@@ -734,17 +735,17 @@ def test_errors_can_be_pickled(error: Exception) -> None:
 def test_without_busq_dir_buses_lie_in_a_private_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from busq._port import core as _core
+    from busq._port.directory import default_directory
 
     monkeypatch.delenv("BUSQ_DIR")
     stranger = 4_000_000_000 + os.getpid()  # a user that does not exist
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     path = Path(f"/dev/shm/busq-{stranger}")
     try:
-        assert _core.default_directory() == str(path)
+        assert default_directory() == str(path)
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
         with pytest.raises(PermissionError, match="owner"):  # there it is, but it is not that user's
-            _core.default_directory()
+            default_directory()
     finally:
         path.rmdir()
 

@@ -286,10 +286,7 @@ print("end")
 """
 
 
-@pytest.mark.parametrize("accelerator", ["", "1"], ids=["", "without-accelerator"])
-def test_python_gets_errors_from_damaged_files_and_nothing_else(
-    specimen: Specimen, workplace: Path, accelerator: str
-) -> None:
+def test_python_gets_errors_from_damaged_files_and_nothing_else(specimen: Specimen, workplace: Path) -> None:
     @settings(max_examples=15)
     @given(damages=st.lists(st.tuples(offsets(specimen.layout), byte_values), min_size=1, max_size=30))
     def check(damages: list[tuple[int, int]]) -> None:
@@ -297,7 +294,7 @@ def test_python_gets_errors_from_damaged_files_and_nothing_else(
         for offset, value in damages:
             image[offset] = value
         place(workplace, "p", bytes(image))
-        done = fresh_python(USER, "p", BUSQ_DIR=str(workplace), BUSQ_NO_ACCELERATOR=accelerator)
+        done = fresh_python(USER, "p", BUSQ_DIR=str(workplace))
         assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
 
     check()

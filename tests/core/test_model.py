@@ -20,7 +20,7 @@ from typing import Any
 import hypothesis.strategies as st
 import model
 import pytest
-from conftest import fresh_python, unlink_quietly
+from conftest import unlink_quietly
 from hypothesis import settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -32,7 +32,6 @@ from hypothesis.stateful import (
 )
 
 import busq
-from busq._port import core as _core
 
 NAMES = ["ann", "bob", "cleo", "dan", "eve"]
 SLOTS = 4  # fewer than names: all slots taken must happen too
@@ -482,14 +481,6 @@ def test_a_durable_queue_that_nobody_reads_is_full_of_messages_only() -> None:
 @pytest.mark.long
 def test_core_and_model_agree_where_every_proposal_is_lost(lost_proposals: None) -> None:
     run(EXAMPLES)
-
-
-@pytest.mark.skipif(_core._fast is None, reason="this interpreter already runs without the accelerator")
-@pytest.mark.parametrize("stale", ["", "1"], ids=["", "lost-proposals"])
-def test_core_and_model_agree_without_the_accelerator(stale: str) -> None:
-    code = f"import test_model; test_model.run({max(1, EXAMPLES // 4)})"
-    done = fresh_python(code, BUSQ_NO_ACCELERATOR="1", BUSQ_STALE_PROPOSALS=stale)
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-8000:]
 
 
 def test_the_model_itself_orders_by_key() -> None:

@@ -24,6 +24,7 @@ import pytest
 from conftest import Child, fresh_python, wait_until
 
 import busq
+from busq._native import _core as core
 from busq._native import ffi, lib
 
 SMALL, LARGE = 100, 50_000
@@ -217,13 +218,18 @@ def test_what_a_struck_receive_has_taken_comes_again_in_order(
     strike_everywhere(send, receive, judge)
 
 
+def peer_of(port: Any) -> Any:
+    """The peer of the core, for cffi; for as long as the port lives."""
+    return ffi.cast("busq_peer *", core.address(port))
+
+
 def test_what_was_given_back_wakes_a_thread_and_the_descriptor_and_comes_to_a_successor(bus: busq.Bus) -> None:
     alice = bus.join("alice", durable=True)
     alice.fileno()
     pin = ffi.gc(ffi.new("busq_pin *"), lib.busq_pin_drop)
     for mode in (lib.BUSQ_TAKE_PINNED, lib.BUSQ_TAKE_OFFERED):
         alice.send_many([("alice", b"%d" % number) for number in range(3)])
-        assert lib.busq_pin_recv(pin, alice._handle, mode, 0) == lib.BUSQ_OK
+        assert lib.busq_pin_recv(pin, peer_of(alice), mode, 0) == lib.BUSQ_OK
         assert [m.data for m in alice.recv_many(5, timeout=0)] == [b"1", b"2"]
         got: list[bytes] = []
         waiting = threading.Thread(target=lambda got=got: got.append(alice.recv().data))
@@ -232,7 +238,7 @@ def test_what_was_given_back_wakes_a_thread_and_the_descriptor_and_comes_to_a_su
         waiting.join()
         assert got == [b"0"]
     alice.send_many([("alice", b"%d" % number) for number in range(3)])
-    assert lib.busq_pin_recv(pin, alice._handle, lib.BUSQ_TAKE_PINNED, 0) == lib.BUSQ_OK
+    assert lib.busq_pin_recv(pin, peer_of(alice), lib.BUSQ_TAKE_PINNED, 0) == lib.BUSQ_OK
     assert alice.recv(timeout=0).data == b"1"
     lib.busq_pin_give_back(pin)
     alice.close()
@@ -245,7 +251,7 @@ def test_what_a_closed_peer_gives_back_comes_to_its_successor(bus: busq.Bus) -> 
     alice = bus.join("alice", durable=True)
     pin = ffi.gc(ffi.new("busq_pin *"), lib.busq_pin_drop)
     alice.send_many([("alice", b"0"), ("alice", b"1")])
-    assert lib.busq_pin_recv(pin, alice._handle, lib.BUSQ_TAKE_PINNED, 0) == lib.BUSQ_OK
+    assert lib.busq_pin_recv(pin, peer_of(alice), lib.BUSQ_TAKE_PINNED, 0) == lib.BUSQ_OK
     alice.close()
     lib.busq_pin_give_back(pin)
     with bus.join("alice", resume=True) as successor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from boundaries import Harness, all_kinds
-from test_boundaries import WAYS, disturb
+from test_boundaries import disturb
 
 COMPANY = "a peer in company"
 
@@ -29,19 +29,14 @@ def test_every_pair_of_methods_of_one_object_is_made() -> None:
     assert any(owner == COMPANY for owner, _, _ in pairs)
 
 
-@pytest.mark.parametrize("without_accelerator", WAYS)
-def test_two_calls_at_the_same_time_leave_the_bus_whole(without_accelerator: str, seed: int) -> None:
-    print(disturb(without_accelerator, seed, "--pairs", "2000", "--crossings", "0", "--of", "bus1,fifo,sync"))
+def test_two_calls_at_the_same_time_leave_the_bus_whole(seed: int) -> None:
+    print(disturb(seed, "--pairs", "2000", "--crossings", "0", "--of", "bus1,fifo,sync"))
 
 
-@pytest.mark.parametrize("without_accelerator", WAYS)
-def test_a_call_in_the_middle_of_another_leaves_the_bus_whole(without_accelerator: str, seed: int) -> None:
-    print(disturb(without_accelerator, seed, "--pairs", "2000", "--crossings", "1", "--of", "bus1,fifo,sync"))
+def test_a_call_in_the_middle_of_another_leaves_the_bus_whole(seed: int) -> None:
+    print(disturb(seed, "--pairs", "2000", "--crossings", "1", "--of", "bus1,fifo,sync"))
 
 
-@pytest.mark.parametrize("without_accelerator", WAYS)
 @pytest.mark.parametrize("message", ["a message of 5000 bytes: ", "a message of 40 bytes, to be acknowledged: "])
-def test_whatever_one_does_to_a_message_in_the_middle_of_something_else(
-    without_accelerator: str, message: str, seed: int
-) -> None:
-    print(disturb(without_accelerator, seed, "--every-crossing", "--of", "bus1", "--only", message))
+def test_whatever_one_does_to_a_message_in_the_middle_of_something_else(message: str, seed: int) -> None:
+    print(disturb(seed, "--every-crossing", "--of", "bus1", "--only", message))

@@ -18,8 +18,9 @@ import pytest
 from conftest import PATIENCE_S, Child
 
 import busq
-from busq._port import core as _core
+from busq._native import _core as core
 from busq._port import requests as _requests
+from busq._port.deadline import Deadline
 
 SIZES = [0, 1, 100, 4080, 4096, 4097, 100_000]
 
@@ -650,7 +651,7 @@ def test_an_event_loop_asks_without_a_thread(bus: busq.Bus, fork: Callable[..., 
         try:
             while True:
                 try:
-                    requests.begin(alice, request, data, _core.Deadline(0), _core._new_note())
+                    requests.begin(alice, request, data, Deadline(0), core.Note())
                     break
                 except busq.Full:
                     await asyncio.sleep(0.001)

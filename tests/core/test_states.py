@@ -411,7 +411,7 @@ def test_who_waits_for_a_message_holds_up_nobody_who_enters(bus: busq.Bus) -> No
         got: list[busq.Message] = []
         reader = threading.Thread(target=lambda: got.append(ann.recv()))
         reader.start()
-        wait_until(lambda: ann._is_waiting, what="ann waits")  # type: ignore[attr-defined]
+        wait_until(lambda: bus.stats()["peers"][0]["waits"] == "message", what="ann waits")
         entering = threading.Thread(target=ann.enter, args=["more"], kwargs={"state": bytes, "take": bytes.decode})
         entering.start()
         reader.join()  # which gets that view
@@ -419,18 +419,33 @@ def test_who_waits_for_a_message_holds_up_nobody_who_enters(bus: busq.Bus) -> No
         assert got[0].group == "more"  # type: ignore[attr-defined]
 
 
-def test_what_a_thread_gives_back_goes_to_one_that_waits(bus: busq.Bus) -> None:
-    """As an exception of a signal's handler has it, behind the taking of a message."""
-    with bus.join("ann") as ann:
-        Log(ann)
-        message = ann.recv()
-        got: list[busq.Message] = []
-        reader = threading.Thread(target=lambda: got.append(ann.recv()))
-        reader.start()
-        wait_until(lambda: ann._is_waiting, what="ann waits")  # type: ignore[attr-defined]
-        ann._give_back([message])  # type: ignore[attr-defined]
-        reader.join()
-        assert got == [message]
+def test_what_a_thread_could_not_sort_goes_to_one_that_waits(bus: busq.Bus) -> None:
+    """Where `state` raises in one thread, another one that waits has the message."""
+    tries: list[int] = []
+
+    def state() -> bytes:
+        tries.append(1)
+        return b"state" if len(tries) > 1 else b"" + None  # type: ignore[operator]
+
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        ann.enter("g", state=state, take=print)
+        assert ann.recv().kind == "view"
+        got: list[Any] = []
+
+        def receive() -> None:
+            try:
+                got.append(ann.recv().kind)
+            except TypeError as error:
+                got.append(type(error))
+
+        readers = [threading.Thread(target=receive) for _ in range(2)]
+        for reader in readers:
+            reader.start()
+        wait_until(lambda: bus.stats()["peers"][0]["waits"] == "message", what="ann waits")
+        bob.enter("g", state=bytes, take=print)
+        for reader in readers:
+            reader.join()
+        assert got == [TypeError, "view"]
 
 
 def test_several_threads_receive_what_was_held_back(bus: busq.Bus) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import busq
+from busq._native import _core as core
 from busq.orders import parse
 
 SMALL, LARGE = 40, 5000  # copied when received; left in place until it is read
@@ -206,7 +207,8 @@ class World:
     def count(self) -> dict[str, int]:
         """What must be the same before and after."""
         counts = {
-            f"references to the handle of {name}": sys.getrefcount(peer._handle) for name, peer in self.peers.items()
+            f"references to the handle of {name}": sys.getrefcount(core.owner(peer))
+            for name, peer in self.peers.items()
         }
         counts |= {f"references to {name}": sys.getrefcount(peer) for name, peer in self.peers.items()}
         counts["references to the bus"] = sys.getrefcount(self.bus)

@@ -53,8 +53,7 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
 @pytest.mark.parametrize(
     "name",
     [
-        "busq.check",
-        *(f"busq.lab.check.{name}" for name in ("checker", "plan", "result", "witness")),
+        *(f"busq.lab.check{name}" for name in ("", ".checker", ".plan", ".result", ".witness")),
         "busq.cli.check_show",
     ],
 )

@@ -23,8 +23,8 @@ import simpy_model
 
 import busq.orders
 from busq.execution import Event, Execution
+from busq.lab.workload import Builder, Schedule
 from busq.sim import WORKLOADS, Config, Faults, Partition, Result, run
-from busq.workload import Builder, Schedule
 
 CONTROL_NS = 333_333
 IN_USE = [name for name, order in busq.orders.ORDERS.items() if not order.laboratory]

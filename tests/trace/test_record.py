@@ -20,6 +20,7 @@ from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
 
 import busq
 from busq import leftovers
+from busq._native import _core as core
 from busq._native import ffi, lib
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -170,7 +171,7 @@ def test_what_was_given_back_and_comes_to_a_successor_is_told_once(bus: busq.Bus
         bob = bus.join("bob", durable=True)
         bob.send("bob", b"1")
         pin = ffi.gc(ffi.new("busq_pin *"), lib.busq_pin_drop)
-        assert lib.busq_pin_recv(pin, bob._handle, mode, 0) == lib.BUSQ_OK
+        assert lib.busq_pin_recv(pin, ffi.cast("busq_peer *", core.address(bob)), mode, 0) == lib.BUSQ_OK
         lib.busq_pin_give_back(pin)
         bob.close()
         with bus.join("bob", resume=True) as again:

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from busq._native import ffi, lib
-from busq._port.core import check, held, owned
+from busq._port.through_cffi import check, held, owned
 from busq._util import arguments
 from busq.lab.check.plan import memory_of
 from busq.lab.check.result import Figures

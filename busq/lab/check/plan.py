@@ -11,7 +11,7 @@ from typing import Any
 
 from busq import orders
 from busq._native import lib
-from busq._port.core import integer
+from busq._port.arguments import integer
 from busq._util import arguments
 from busq.lab.check.result import BEYOND
 from busq.lab.check.witness import NAMES, NETWORKS

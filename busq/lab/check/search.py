@@ -9,7 +9,7 @@ from typing import Any
 
 from busq import orders
 from busq._native import ffi, lib
-from busq._port.core import check, held, owned
+from busq._port.through_cffi import check, held, owned
 from busq.errors import NoSpace
 from busq.lab.check.plan import APPLICATIONS, BITS, REDUCTIONS, SEARCHES, Plan
 from busq.lab.check.result import Progress, Search, Transition

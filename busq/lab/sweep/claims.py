@@ -308,8 +308,8 @@ def _span(values: Sequence[float], to: str = " to ") -> str:
     return low if low == high else f"{low}{to}{high}"
 
 
-def _by_panel(panels: Mapping[float, Sequence[Point]], text: Callable[[Sequence[Point]], str], end: str = "; ") -> str:
-    return end.join(f"{interval_ms:g} ms: {text(panel)}" for interval_ms, panel in panels.items())
+def _by_panel(panels: Mapping[float, Sequence[Point]], text: Callable[[Sequence[Point]], str]) -> str:
+    return "; ".join(f"{interval_ms:g} ms: {text(panel)}" for interval_ms, panel in panels.items())
 
 
 def _faster(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:

@@ -14,6 +14,7 @@ from typing import Any
 import busq
 import busq.groups
 import busq.nodes  # both here, so that the killer has them, and no life has to import them
+from busq._native import _core as core
 from busq.trial.soak.ledger import GROUPS, Kind, Phase
 from busq.trial.soak.reporter import Reporter
 
@@ -27,7 +28,7 @@ KEPT_GROUPS = 2  # those that the survivors enter and never leave, so that they 
 
 def node_of(node: Any) -> int:
     """Return the number of a node, given that or its handle."""
-    return int(node._node)
+    return core.node_number(node)
 
 
 class Belongings:

@@ -18,7 +18,7 @@ from conftest import wait_until
 from pyspark.sql import SparkSession
 
 from busq.audit.spark import sweep as on_spark
-from busq.audit.spark.sessions.session import sweep as sweep_places
+from busq.audit.spark.sessions.places import sweep as sweep_places
 from busq.lab.sweep import cells, parse, parts, plan, sweep
 from busq.lab.sweep.pool import Pool
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from busq._native import ffi, lib
-from busq._port.core import check
+from busq._port.through_cffi import check
 from busq.audit.columns import Rows, count_kinds, passed_of, rows_of
 from busq.lab.observers import History, core_of
 from busq.trace.schema import Kind

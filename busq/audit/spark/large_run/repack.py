@@ -27,7 +27,7 @@ from pyspark.sql import types as T  # noqa: N812
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.spark.sessions.driver import parallelism, shares_files
-from busq.audit.spark.sessions.session import sweep
+from busq.audit.spark.sessions.places import sweep
 from busq.trace.schema import SCHEMA
 
 __all__ = ["is_possible", "remove", "repacked", "workplace"]

@@ -32,8 +32,6 @@ def is_loaded(module: str) -> bool:
 
 def require() -> None:
     """Raise Unavailable where this Python is too old or a package is missing.  Java is looked for by a session.
-
-    >>> require()                                                                                # doctest: +SKIP
     """
     if sys.version_info < (3, 11):
         raise Unavailable(

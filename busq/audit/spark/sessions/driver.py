@@ -40,20 +40,12 @@ _ROWS = 1 << 12  # more than there are cores: then each of them gets a part of a
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session speaks to a server through Spark Connect.
-
-    >>> is_connect(SparkSession.builder.remote("sc://head").getOrCreate())                       # doctest: +SKIP
-    True
-    """
+    """Whether a session speaks to a server through Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def active() -> SparkSession | None:
-    """Return the session that is there already, of this thread or of another, classic or not.
-
-    >>> active() is None                                                                         # doctest: +SKIP
-    True
-    """
+    """Return the session that is there already, of this thread or of another, classic or not."""
     return _active_connect() or _active_classic()
 
 
@@ -82,12 +74,7 @@ def _active_classic() -> SparkSession | None:
 
 
 def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Return the rows of an Arrow table: Spark (4.3) leaves out what comes after a batch without rows.
-
-    >>> rows = pyarrow.table({"n": [1]})                                                         # doctest: +SKIP
-    >>> frame_of(spark, pyarrow.concat_tables([rows, rows.slice(1), rows])).count()              # doctest: +SKIP
-    2
-    """
+    """Return the rows of an Arrow table: Spark (4.3) leaves out what comes after a batch without rows."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     batches = [batch for batch in table.to_batches() if batch.num_rows]
@@ -98,12 +85,7 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 @contextlib.contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Give a setting of a session a value while a block lasts.
-
-    >>> with setting(spark, "spark.sql.shuffle.partitions", "2"):                                # doctest: +SKIP
-    ...     spark.conf.get("spark.sql.shuffle.partitions")
-    '2'
-    """
+    """Give a setting of a session a value while a block lasts."""
     former = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
@@ -119,10 +101,6 @@ def parallelism(spark: SparkSession) -> int:
     """Return how many tasks run at a time, as far as executors are known by now.
 
     Cost: nothing, or through Connect a small job.
-
-    >>> with busq.spark.session("local[2]") as spark:                                            # doctest: +SKIP
-    ...     parallelism(spark)
-    2
     """
     if not is_connect(spark):
         return int(spark.sparkContext.defaultParallelism)
@@ -134,10 +112,6 @@ def shares_files(spark: SparkSession) -> bool:
     """Whether tasks run on this machine, and may read and write what this process makes there.
 
     Cost: nothing, or through Connect, where the server is one machine, a small job in Python.
-
-    >>> with busq.spark.session("local[2]") as spark:                                            # doctest: +SKIP
-    ...     shares_files(spark)
-    True
     """
     if not str(spark.conf.get("spark.master", "")).startswith("local"):
         return False
@@ -166,10 +140,6 @@ def _writes_into(spark: SparkSession, folder: str) -> bool:
 @contextlib.contextmanager
 def interruptible(spark: SparkSession, name: str) -> Iterator[Callable[[], None]]:
     """Give what ends the jobs of a block when another thread calls it; a job that comes later is not ended by it.
-
-    >>> with interruptible(spark, "mine") as interrupt:                                          # doctest: +SKIP
-    ...     threading.Timer(60, interrupt).start()
-    ...     spark.range(10**12).count()
     """
     if is_connect(spark):
         spark.addTag(name)
@@ -192,11 +162,7 @@ def interruptible(spark: SparkSession, name: str) -> Iterator[Callable[[], None]
 
 @contextlib.contextmanager
 def watched(spark: SparkSession, title: str, report: Progress) -> Iterator[None]:
-    """Report, while a block lasts, how far its jobs are.
-
-    >>> with watched(spark, "counting", print):                                                  # doctest: +SKIP
-    ...     spark.range(10**9).count()
-    """
+    """Report, while a block lasts, how far its jobs are."""
     with (_told if is_connect(spark) else _asked)(spark, title, report):
         yield
 

@@ -70,9 +70,6 @@ def check(
     share; `timeout_s`, how long executors are waited for.
     Errors: ValueError for a master or size that cannot be; errors of Spark itself are points.
     Cost: that of a session, and some seconds.
-
-    >>> [point.name for point in check("spark://head:7077") if not point.ok]                     # doctest: +SKIP
-    ['busq there']
     """
     if master and not remote_of(master):
         check_master(master)

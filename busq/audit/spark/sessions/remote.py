@@ -90,10 +90,6 @@ def connected(url: str, config: Mapping[str, str]) -> Iterator[SparkSession]:
 
     Raises Unavailable where a package lacks, SparkFailed where no server answers or it refuses the session.
     Cost: 2 s, most of it imports.
-
-    >>> with connected("sc://127.0.0.1:15002", {}) as spark:                                     # doctest: +SKIP
-    ...     spark.range(3).count()
-    3
     """
     _require()
     _reach(url)

@@ -11,14 +11,11 @@ import contextlib
 import logging
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +25,7 @@ from busq.audit.spark.sessions.available import SparkFailed
 from busq.audit.spark.sessions.driver import Progress, active, watched
 from busq.audit.spark.sessions.ending import kill, killed_by_ctrl_c
 from busq.audit.spark.sessions.java import find_java
+from busq.audit.spark.sessions.places import Place, new_place
 from busq.audit.spark.sessions.remote import connected, remote_of
 
 if TYPE_CHECKING:
@@ -43,20 +41,17 @@ __all__ = [
     "default_memory",
     "is_local",
     "session",
-    "sweep",
 ]
 
 HEAP_MAX_BYTES = 10 << 30
 _SHIFTS = {"k": 10, "m": 20, "g": 30, "t": 40}
 HEAP_SHARE = 0.4  # of the memory: Python's workers and the page cache need the rest
 ARROW_ROWS = 100_000
-TAIL_LINES = 5
 STOP_S = 10.0
 WORKER_STOP_S = 1.0
 
 NANOSECONDS_AS_NUMBERS = "spark.sql.legacy.parquet.nanosAsLong"  # else Spark refuses times as pandas writes them
 
-_PREFIX = "busq-spark-"
 _SESSION = {  # what a session may choose for itself, however Spark was started
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
@@ -67,12 +62,6 @@ _SESSION = {  # what a session may choose for itself, however Spark was started
 }
 _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", _CONNECT_MODE := "SPARK_CONNECT_MODE_ENABLED")
 _LOOPBACK = "127.0.0.1"
-_SMALL_TALK = re.compile(  # lines of logs without a fault
-    r"at |WARNING:|\.\.\. |NOTE: Picked up|Using Spark's default|Setting default log|To adjust logging"
-    r"|[\d/]+ [\d:]+ (WARN|INFO)"
-)
-
-
 # ---- what is asked for ----
 
 
@@ -132,67 +121,6 @@ def check_master(master: str) -> str:
 # ---- a session ----
 
 
-@dataclass
-class _Place:
-    """The directory of a session: the log, what Spark spills, what Java puts aside.  Nothing else is written."""
-
-    path: Path
-
-    @property
-    def log(self) -> Path:
-        return self.path / "spark.log"
-
-    def tail(self) -> str:
-        with contextlib.suppress(OSError):
-            lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-            remarks = [line for line in lines if line and not _SMALL_TALK.match(line)]
-            return " | ".join(remarks[-TAIL_LINES:])
-        return ""
-
-    def reason(self) -> str:
-        """Return why a cluster refused the application; what Spark throws afterwards is only that it has stopped."""
-        with contextlib.suppress(OSError):
-            reasons = re.findall(r"Application has been killed\. Reason: (.*)", self.log.read_text(errors="replace"))
-            return str(reasons[-1]).strip() if reasons else ""
-        return ""
-
-    def keep_log(self) -> Path:
-        """Move the log to where it outlives the session, and return where."""
-        kept = self.path.with_name(f"{self.path.name}.log")
-        with contextlib.suppress(OSError):
-            shutil.copyfile(self.log, kept)
-        return kept
-
-    def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
-
-
-def _new_place(local_dir: str | os.PathLike[str] | None) -> _Place:
-    base = Path(local_dir).resolve() if local_dir is not None else _scratch()
-    if not base.is_dir():
-        raise ValueError(f"{base} is no directory: Spark needs one for what does not fit into memory")
-    sweep(base, _PREFIX)
-    return _Place(Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)))
-
-
-def _scratch() -> Path:
-    """Where temporary files go; beside memory, if that is where they would end up: spilling is for its lack."""
-    base = Path(tempfile.gettempdir())
-    in_memory = {part.mountpoint for part in psutil.disk_partitions(all=True) if part.fstype == "tmpfs"}
-    other = Path("/var/tmp")
-    if "TMPDIR" not in os.environ and str(base) in in_memory and os.access(other, os.W_OK):
-        return other
-    return base
-
-
-def sweep(base: Path, prefix: str) -> None:
-    """Remove what stands in folders called by a prefix and the number of a process, where that was killed."""
-    for path in base.glob(f"{prefix}*-*"):
-        number = path.name[len(prefix) :].split("-")[0]
-        if path.is_dir() and number.isdigit() and not psutil.pid_exists(int(number)):
-            shutil.rmtree(path, ignore_errors=True)
-
-
 @contextlib.contextmanager
 def session(
     master: str | None = None,
@@ -235,7 +163,7 @@ def session(
     heap = (memory or default_memory()).lower()
     bytes_of(heap)
     java = find_java()
-    place = _new_place(local_dir)
+    place = new_place(local_dir)
     try:
         settings = _settings(chosen, heap, place, ui) | dict(config or {})
         environment = _environment(chosen, java.home_for(place.path), place)
@@ -257,7 +185,7 @@ def _check_is_servers(**options: Any) -> None:
         raise ValueError(f"{given[0]} is the business of a Spark Connect server, which runs already: leave it out")
 
 
-def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]:
+def _settings(master: str, heap: str, place: Place, ui: bool) -> dict[str, str]:
     settings = {
         "spark.app.name": "busq",
         "spark.master": master,
@@ -277,7 +205,7 @@ def _settings(master: str, heap: str, place: _Place, ui: bool) -> dict[str, str]
     return settings
 
 
-def _environment(master: str, java_home: Path, place: _Place) -> dict[str, str]:
+def _environment(master: str, java_home: Path, place: Place) -> dict[str, str]:
     """The variables that Java and Spark's scripts read, and hand on to Python's workers."""
     if not is_local(master):
         return {"JAVA_HOME": str(java_home)}  # which Python, and where it finds busq, is up to the user
@@ -360,7 +288,7 @@ def _own_interrupts() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _started(settings: Mapping[str, str], place: _Place, environment: Mapping[str, str]) -> Iterator[SparkSession]:
+def _started(settings: Mapping[str, str], place: Place, environment: Mapping[str, str]) -> Iterator[SparkSession]:
     gateway: Any = None
     try:
         try:
@@ -379,7 +307,7 @@ def _started(settings: Mapping[str, str], place: _Place, environment: Mapping[st
         _end_starting(place)
 
 
-def _end_starting(place: _Place) -> None:
+def _end_starting(place: Place) -> None:
     """End a Java that was being started when Ctrl-C came: it has no handle, but its command line has our directory."""
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
@@ -388,7 +316,7 @@ def _end_starting(place: _Place) -> None:
                 child.wait(STOP_S)
 
 
-def _launch(settings: Mapping[str, str], place: _Place) -> Any:
+def _launch(settings: Mapping[str, str], place: Place) -> Any:
     """Start Java with its output in the log; it ends by itself when this process does, whose pipe it reads."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -456,7 +384,7 @@ def _end(gateway: Any) -> None:
 
 
 @contextlib.contextmanager
-def _plain_errors(place: _Place | None) -> Iterator[None]:
+def _plain_errors(place: Place | None) -> Iterator[None]:
     """Turn what Spark throws into a line."""
     from pyspark.errors import PySparkException
 

@@ -64,9 +64,6 @@ def look(spark: SparkSession, paths: Iterable[str] = (), *, spread: int = 1) -> 
 
     `spread`: how many tasks for each core; with more than one they take longer, so that no executor is left out.
     Raises what Spark raises; `refusal` puts that in words.  Cost: a job of 1 to 2 s, 0.2 s the next time.
-
-    >>> [worker.python for worker in look(spark)]                                                # doctest: +SKIP
-    ['3.11.7']
     """
     count = spread * parallelism(spark)
     with _by_value():
@@ -92,8 +89,6 @@ def require(spark: SparkSession, paths: Sequence[str] = ()) -> None:
     """Raise SparkFailed where executors can't do what busq asks of them: no Python, no busq, other files than ours.
 
     `paths`: some that tasks will read.  Costs nothing where tasks run in this environment; else a small job.
-
-    >>> require(spark, ["/shared/traces/a.parquet"])                                             # doctest: +SKIP
     """
     if are_ours(spark):
         return

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an argument must be, and what the error says where it is something else."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from busq._native import _core as core
+from busq.peer import Codec
+
+
+def wrong_type(argument: str, value: Any, expected: str) -> TypeError:
+    """Make the error for an argument of a type that it can't have."""
+    return TypeError(f"{argument} has type {type(value).__name__}: expected {expected}")
+
+
+def integer(argument: str, value: Any, expected: str = "a whole number") -> int:
+    """Return a whole number of any size; TypeError if it is none."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise wrong_type(argument, value, expected) from None
+
+
+def whole_number(argument: str, value: Any, bits: int) -> int:
+    """Return a whole number that has no more than so many bits; TypeError or ValueError if it is none."""
+    number = integer(argument, value)
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"{argument} is {number}: expected a whole number, 0 or more and below 2**{bits}")
+    return number
+
+
+def encode_bus_name(name: Any) -> bytes:
+    """Turn the name of a bus into bytes for the core."""
+    return _encode_line(name, "name", "bus name")
+
+
+def encode_order(order: Any) -> bytes:
+    """Turn an order, as people write it, into bytes for the core."""
+    return _encode_line(order, "order", "order")
+
+
+def _encode_line(text: Any, argument: str, what: str) -> bytes:
+    if not isinstance(text, str):
+        raise wrong_type(argument, text, "str")
+    encoded = _encode(text, what)
+    if b"\0" in encoded:
+        raise ValueError(f"{what} {text!r} contains NUL")
+    return encoded
+
+
+def _encode(text: str, what: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{what} {text!r} can't be written in UTF-8 ({error.reason} at {error.start})") from None
+
+
+def encode_peer_name(name: Any, argument: str = "name") -> bytes:
+    """Turn the name of a peer into bytes for the core."""
+    if not isinstance(name, str):
+        raise wrong_type(argument, name, "str, the name of a peer")
+    return _encode(name, "peer name")
+
+
+def encode_receiver(name: Any) -> bytes:
+    """Turn the name of a receiver into bytes for the core."""
+    return encode_peer_name(name, "a receiver (to)")
+
+
+def receivers(to: Any) -> list[Any]:
+    """Return the receivers of a message, a name or an iterable of names, as a list of at least one."""
+    if isinstance(to, str | core.Handle):
+        return [to]
+    if isinstance(to, bytes | bytearray) or not isinstance(to, Iterable):
+        raise wrong_type("to", to, "str, the name of a peer, or an iterable of names")
+    names = list(to)
+    if not names:
+        raise ValueError("no receivers (to): expected a name, or an iterable of at least one")
+    return names
+
+
+def carried(handles: Any) -> tuple[Any, ...]:
+    """Return the handles that a message carries; TypeError unless they are iterable."""
+    if isinstance(handles, core.Handle) or not isinstance(handles, Iterable):
+        raise wrong_type("handles", handles, "an iterable of handles")
+    return tuple(handles)
+
+
+def pair(message: Any, number: int) -> tuple[Any, Any]:
+    """Return the receivers and the data of a message, of which there are several."""
+    if not isinstance(message, Iterable):
+        raise wrong_type(f"messages[{number}]", message, "a pair (to, data)")
+    found = tuple(message)
+    if len(found) != 2:
+        raise ValueError(f"messages[{number}] has length {len(found)}: expected a pair (to, data)")
+    return found
+
+
+def codec(given: Any) -> Codec | None:
+    """Return a codec, or None; TypeError unless it has what a codec needs."""
+    if given is not None and not (
+        callable(getattr(given, "encode", None)) and callable(getattr(given, "decode", None))
+    ):
+        raise wrong_type("codec", given, "None (pickle), or a codec: an object with encode(obj) and decode(payload)")
+    return given  # type: ignore[no-any-return]
+
+
+def check_limit(limit: Any) -> None:
+    """Raise TypeError or ValueError unless it is a number of messages to receive."""
+    if not isinstance(limit, int):
+        raise wrong_type("limit", limit, "a whole number, 1 or more")
+    if limit < 1:
+        raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
+
+
+def check_ack(ack: Any) -> None:
+    """Raise TypeError unless it is True or False."""
+    if not isinstance(ack, bool):
+        raise wrong_type("ack", ack, "True or False")

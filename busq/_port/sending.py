@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many messages a call has sent, for the exception that ends it; where C does not count (busq.ordered, busq.aio)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from busq._port.arguments import pair, wrong_type
+from busq._port.deadline import Deadline
+
+
+def report_sent(error: BaseException, sent: int) -> None:
+    """Let an exception that ends a call say how many messages were sent."""
+    with contextlib.suppress(AttributeError, TypeError):
+        error.sent = sent  # type: ignore[attr-defined]
+
+
+class Sending:
+    """The number of messages that a call has sent, and a note of the core on the one in hand: whether it was sent."""
+
+    __slots__ = ("_done", "_note", "_was_sent")
+
+    def __init__(self, note: Callable[[], Any], was_sent: Callable[[Any], int]) -> None:
+        """Begin; `note` makes a note for the core to fill in, `was_sent` reads it."""
+        self._note, self._was_sent = note, was_sent
+        self._done = (0, note())
+
+    def each(
+        self,
+        send: Callable[[Any, Any, Deadline, Any], Any],
+        messages: Iterable[tuple[Any, Any]],
+        timeout: float | None,
+    ) -> int:
+        """Send (to, data) pairs; return how many."""
+        deadline = Deadline(timeout)
+        if not isinstance(messages, Iterable):
+            raise wrong_type("messages", messages, "an iterable of pairs (to, data)")
+        for message in itertools.islice(messages, self._done[0], None):
+            to, data = pair(message, self._done[0])
+            send(to, data, deadline, self._done[1])
+            # In one step, so that no exception comes between the count and the note.
+            self._done = (self._done[0] + 1, self._note())
+        return self._done[0]
+
+    def report(self, error: BaseException) -> None:
+        """Let an exception that ends the call say how many messages were sent."""
+        sent, note = self._done
+        report_sent(error, sent + self._was_sent(note))

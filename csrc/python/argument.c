@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/argument.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- calls ---- */
+
+static int place_of(const signature *expected, PyObject *name)
+{
+  for (int i = 0; i < ARGUMENTS_MAX && expected->names[i]; i++)
+    if (PyUnicode_CompareWithASCIIString(name, expected->names[i]) == 0)
+      return i;
+  return -1;
+}
+
+static int misused(busq_state *state, PyObject *self, const signature *expected, PyObject *const *args, Py_ssize_t n_args,
+                   PyObject *names)
+{
+  PyObject *refuse = helper(state, "misused");
+  PyObject *given = refuse ? PyTuple_New(n_args) : NULL, *named = given ? PyDict_New() : NULL;
+  int failed = !named;
+  for (Py_ssize_t i = 0; i < n_args && given; i++)
+    PyTuple_SetItem(given, i, new_ref(args[i]));
+  for (Py_ssize_t i = 0; names && i < PyTuple_Size(names) && !failed; i++)
+    failed = PyDict_SetItem(named, PyTuple_GetItem(names, i), args[n_args + i]);
+  PyObject *none = failed ? NULL : PyObject_CallFunction(refuse, "OssOO", self, expected->class, expected->method, given, named);
+  Py_XDECREF(none);
+  Py_XDECREF(named);
+  Py_XDECREF(given);
+  Py_XDECREF(refuse);
+  return 0;
+}
+
+int arguments_read(busq_state *state, PyObject *self, const signature *expected, PyObject *const *args, Py_ssize_t n_args,
+                   PyObject *names, PyObject **values)
+{
+  const Py_ssize_t n_named = names ? PyTuple_Size(names) : 0;
+  int fits = n_args <= expected->n_positional;
+  for (int i = 0; i < ARGUMENTS_MAX; i++)
+    values[i] = fits && i < n_args ? args[i] : NULL;
+  for (Py_ssize_t i = 0; i < n_named && fits; i++) {
+    const int place = place_of(expected, PyTuple_GetItem(names, i));
+    fits = place >= 0 && !values[place];
+    if (fits)
+      values[place] = args[n_args + i];
+  }
+  for (int i = 0; i < expected->n_required && fits; i++)
+    fits = values[i] != NULL;
+  return fits || misused(state, self, expected, args, n_args, names);
+}
+
+/* ---- values ---- */
+
+static int timeout_wrong(PyObject *timeout)
+{
+  PyErr_Format(PyExc_ValueError, "timeout %R: expected None (for ever) or seconds, 0 or more", timeout);
+  return 0;
+}
+
+/* Times beyond 30 years are all alike. */
+int timeout_read(PyObject *timeout, int64_t *timeout_ns)
+{
+  *timeout_ns = -1;
+  if (!timeout || timeout == Py_None)
+    return 1;
+  /* Text is a number for float(), and none for us. */
+  const int is_text = IS_STR(timeout) || IS_BYTES(timeout) || PyByteArray_Check(timeout);
+  const double seconds = is_text ? -1 : PyFloat_AsDouble(timeout);
+  if (is_text || (seconds == -1 && PyErr_Occurred())) {
+    if (!is_text && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+      PyErr_Clear(); /* longer than a float can say is for ever */
+      return 1;
+    }
+    if (!is_text && !PyErr_ExceptionMatches(PyExc_TypeError))
+      return 0;
+    PyErr_Clear();
+    error_wrong_type("timeout", timeout, "None (for ever) or seconds, 0 or more");
+    return 0;
+  }
+  if (!(seconds >= 0))
+    return timeout_wrong(timeout);
+  *timeout_ns = seconds < 1e9 ? (int64_t)(seconds * 1e9) : 1000000000000000000;
+  return 1;
+}
+
+int ack_read(PyObject *ack, int *is_ack)
+{
+  *is_ack = ack == Py_True;
+  if (!ack || PyBool_Check(ack))
+    return 1;
+  error_wrong_type("ack", ack, "True or False");
+  return 0;
+}
+
+int limit_read(PyObject *limit, Py_ssize_t *most)
+{
+  if (!PyLong_Check(limit)) {
+    error_wrong_type("limit", limit, "a whole number, 1 or more");
+    return 0;
+  }
+  PyObject *one = PyLong_FromLong(1);
+  const int is_small = one ? PyObject_RichCompareBool(limit, one, Py_LT) : -1;
+  Py_XDECREF(one);
+  if (is_small > 0)
+    PyErr_Format(PyExc_ValueError, "limit %R: expected a whole number, 1 or more", limit);
+  if (is_small)
+    return 0;
+  *most = PyLong_AsSsize_t(limit);
+  if (*most < 0) {
+    PyErr_Clear(); /* more than there can be */
+    *most = PY_SSIZE_T_MAX;
+  }
+  return 1;
+}
+
+int natural_read(const char *argument, PyObject *value, unsigned least, uint32_t *number)
+{
+  char expected[64];
+  PyOS_snprintf(expected, sizeof expected, "a whole number, %u or more", least);
+  PyObject *index = PyNumber_Index(value);
+  if (!index) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Clear();
+      error_wrong_type(argument, value, expected);
+    }
+    return 0;
+  }
+  const long long found = PyLong_AsLongLong(index);
+  const int is_right = !PyErr_Occurred() && found >= (long long)least && found <= (long long)UINT32_MAX;
+  if (!is_right) {
+    PyErr_Clear();
+    PyErr_Format(PyExc_ValueError, "%s is %S: expected %s and below 2**32", argument, index, expected);
+  }
+  Py_DECREF(index);
+  *number = (uint32_t)found;
+  return is_right;
+}
+
+static void name_wrong(PyObject *name)
+{
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  PyObject *reason = error ? PyObject_GetAttrString(error, "reason") : NULL;
+  PyObject *start = reason ? PyObject_GetAttrString(error, "start") : NULL;
+  if (start)
+    PyErr_Format(PyExc_ValueError, "peer name %R can't be written in UTF-8 (%S at %S)", name, reason, start);
+  Py_XDECREF(start);
+  Py_XDECREF(reason);
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(trace);
+}
+
+int name_read(const char *argument, PyObject *name, const char **text, size_t *bytes)
+{
+  Py_ssize_t size = 0;
+  if (!IS_STR(name)) {
+    error_wrong_type(argument, name, "str, the name of a peer");
+    return 0;
+  }
+  *text = PyUnicode_AsUTF8AndSize(name, &size);
+  *bytes = (size_t)size;
+  if (!*text && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+    name_wrong(name);
+  return *text != NULL;
+}
+
+int is_iterable(PyObject *object)
+{
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__iter__");
+  const int is = method && method != Py_None;
+  Py_XDECREF(method);
+  PyErr_Clear();
+  return is;
+}
+
+/* ---- payloads ---- */
+
+static int buffer_get(PyObject *data, Buffer *buffer)
+{
+  int (*get)(PyObject *, Buffer *, int) = (int (*)(PyObject *, Buffer *, int))PyType_GetSlot(Py_TYPE(data), Py_bf_getbuffer);
+  if (get)
+    return get(data, buffer, PyBUF_SIMPLE);
+  PyErr_SetNone(PyExc_TypeError);
+  return -1;
+}
+
+static void buffer_release(Buffer *buffer)
+{
+  PyObject *owner = buffer->obj;
+  if (!owner)
+    return;
+  void (*release)(PyObject *, Buffer *) = (void (*)(PyObject *, Buffer *))PyType_GetSlot(Py_TYPE(owner), Py_bf_releasebuffer);
+  if (release)
+    release(owner, buffer);
+  buffer->obj = NULL;
+  Py_DECREF(owner);
+}
+
+static int part_read(payload *self, PyObject *data, const char *argument)
+{
+  Buffer *buffer = &self->buffers[self->n_buffers];
+  if (IS_STR(data)) {
+    error_wrong_type(argument, data, "bytes; encode it first");
+    return 0;
+  }
+  *buffer = (Buffer){.buf = NULL};
+  if (buffer_get(data, buffer) < 0) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Clear();
+      error_wrong_type(argument, data,
+                       strcmp(argument, "data") ? "bytes, bytearray, memoryview or another buffer"
+                                                : "bytes, bytearray, memoryview or another buffer, or a list of them");
+    }
+    return 0;
+  }
+  self->parts[self->n_buffers++] = (busq_part){buffer->buf, (uint64_t)buffer->len};
+  return 1;
+}
+
+static int payload_make_room(payload *self, Py_ssize_t n)
+{
+  self->parts = self->few_parts;
+  self->buffers = self->few_buffers;
+  self->n_buffers = self->n_parts = 0;
+  if (n <= PAYLOAD_FEW)
+    return 1;
+  self->parts = malloc(((size_t)n + 1) * sizeof *self->parts);
+  self->buffers = malloc((size_t)n * sizeof *self->buffers);
+  if (self->parts && self->buffers)
+    return 1;
+  free(self->parts);
+  free(self->buffers);
+  PyErr_NoMemory();
+  return 0;
+}
+
+/* Getting a buffer may run Python code, which may take parts out of a list: so it is copied first. */
+int payload_read(payload *self, PyObject *data, const char *argument, const void *end, size_t end_bytes)
+{
+  const int is_many = PyList_Check(data) || IS_TUPLE(data);
+  PyObject *parts = is_many ? PySequence_Tuple(data) : NULL;
+  if (is_many && !parts)
+    return 0;
+  const Py_ssize_t n = parts ? PyTuple_Size(parts) : 1;
+  int is_right = payload_make_room(self, n);
+  if (!is_right) {
+    Py_XDECREF(parts);
+    return 0;
+  }
+  for (Py_ssize_t i = 0; i < n && is_right; i++) {
+    char name[64];
+    if (parts)
+      PyOS_snprintf(name, sizeof name, "%s[%zd]", argument, i);
+    is_right = part_read(self, parts ? PyTuple_GetItem(parts, i) : data, parts ? name : argument);
+  }
+  Py_XDECREF(parts);
+  self->n_parts = self->n_buffers;
+  if (end)
+    self->parts[self->n_parts++] = (busq_part){end, end_bytes};
+  if (!is_right)
+    payload_free(self);
+  return is_right;
+}
+
+void payload_free(payload *self)
+{
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  while (self->n_buffers)
+    buffer_release(&self->buffers[--self->n_buffers]);
+  if (self->buffers != self->few_buffers) {
+    free(self->parts);
+    free(self->buffers);
+  }
+  PyErr_Restore(type, error, trace);
+}

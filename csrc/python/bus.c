@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/argument.h"
+/*
+ * A bus: its file, and what is known of its peers.
+ *
+ * Guarantee: the bus stays mapped for as long as the object lives.
+ * Mechanism: calls that may take time let go of the interpreter's lock.
+ * Not given: names and arguments are right; busq/bus.py sees to that.
+ */
+
+typedef struct {
+  PyObject_HEAD
+  busq_state *state;
+  busq_bus *bus;
+} Bus;
+
+static PyObject *bus_new(busq_state *state, busq_bus *bus)
+{
+  Bus *self = PyObject_New(Bus, (PyTypeObject *)state->bus_type);
+  if (!self) {
+    busq_bus_free(bus);
+    return NULL;
+  }
+  self->state = state;
+  self->bus = bus;
+  return (PyObject *)self;
+}
+
+static void bus_dealloc(Bus *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  Py_BEGIN_ALLOW_THREADS
+  busq_bus_free(self->bus);
+  Py_END_ALLOW_THREADS
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+/* ---- files ---- */
+
+/* create(directory, name, order, peers, capacity, arena, permissions, groups, nodes, temporary): None where it exists. */
+static PyObject *create(PyObject *module, PyObject *args)
+{
+  busq_state *state = PyModule_GetState(module);
+  const char *directory, *name;
+  busq_config config = {0};
+  unsigned long long arena_bytes;
+  busq_bus *bus = NULL;
+  int is_temporary, result;
+  if (!PyArg_ParseTuple(args, "yyyIIKIIIp", &directory, &name, &config.order, &config.peers, &config.capacity, &arena_bytes,
+                        &config.permissions, &config.groups, &config.nodes, &is_temporary))
+    return NULL;
+  config.arena_bytes = arena_bytes;
+  config.is_temporary = is_temporary != 0;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_create(directory, name, &config, &bus);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? bus_new(state, bus) : error_raise(state, result);
+}
+
+static PyObject *open_bus(PyObject *module, PyObject *args)
+{
+  busq_state *state = PyModule_GetState(module);
+  const char *directory, *name;
+  busq_bus *bus = NULL;
+  int result;
+  if (!PyArg_ParseTuple(args, "yy", &directory, &name))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_open(directory, name, &bus);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? bus_new(state, bus) : error_raise(state, result);
+}
+
+static PyObject *unlink_bus(PyObject *module, PyObject *args)
+{
+  const char *directory, *name;
+  int result;
+  if (!PyArg_ParseTuple(args, "yy", &directory, &name))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_unlink(directory, name);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? new_ref(Py_None) : error_raise(PyModule_GetState(module), result);
+}
+
+static PyObject *leave_all(PyObject *module, PyObject *unused)
+{
+  (void)module;
+  (void)unused;
+  Py_BEGIN_ALLOW_THREADS
+  busq_bus_leave_all();
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+/* check(result): raises what a result of the core stands for, unless it is OK. */
+static PyObject *check(PyObject *module, PyObject *result)
+{
+  const long code = PyLong_AsLong(result);
+  if (code == -1 && PyErr_Occurred())
+    return NULL;
+  return code == BUSQ_OK ? new_ref(Py_None) : error_raise(PyModule_GetState(module), (int)code);
+}
+
+PyMethodDef bus_functions[] = {{"create", VARARGS(create), NULL},
+                               {"open", VARARGS(open_bus), NULL},
+                               {"unlink", VARARGS(unlink_bus), NULL},
+                               {"leave_all", NOARGS(leave_all), NULL},
+                               {"check", ONE_ARG(check), NULL},
+                               {NULL, NULL, 0, NULL}};
+
+/* ---- facts ---- */
+
+static PyObject *text_of(const char *text, size_t bytes)
+{
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace");
+}
+
+static PyObject *bus_facts(Bus *self, PyObject *unused)
+{
+  busq_bus_facts facts;
+  (void)unused;
+  const int result = busq_bus_examine(self->bus, &facts);
+  if (result != BUSQ_OK)
+    return error_raise(self->state, result);
+  const size_t bytes = sizeof facts.order;
+  size_t n = 0;
+  while (n < bytes && facts.order[n])
+    n++;
+  return Py_BuildValue("{s:N,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:d,s:I,s:N,s:N,s:I}", "order", text_of(facts.order, n), "peers", facts.peers,
+                       "capacity", facts.capacity, "groups", facts.groups, "nodes", facts.nodes, "arena",
+                       (unsigned long long)facts.arena_bytes, "arena_used_bytes", (unsigned long long)facts.arena_used_bytes,
+                       "segment_bytes", (unsigned long long)facts.segment_bytes, "created_s", (double)facts.created_ns / 1e9,
+                       "creator_pid", facts.creator_pid, "shut_down", PyBool_FromLong(facts.is_shut_down != 0), "temporary",
+                       PyBool_FromLong(facts.is_temporary != 0), "permissions", facts.permissions);
+}
+
+static const char *const states[] = {[BUSQ_PEER_LIVE] = "live",
+                                     [BUSQ_PEER_CLOSING] = "closing",
+                                     [BUSQ_PEER_CLOSED] = "closed",
+                                     [BUSQ_PEER_UNBURIED] = "dead, unnoticed",
+                                     [BUSQ_PEER_GONE] = "dead"};
+static const char *const waits[] = {[BUSQ_WAITING_NOT] = NULL,
+                                    [BUSQ_WAITING_MESSAGE] = "message",
+                                    [BUSQ_WAITING_BLOCKED] = "blocked",
+                                    [BUSQ_WAITING_ROOM] = "room",
+                                    [BUSQ_WAITING_MEMORY] = "memory"};
+
+/* A number, or None. */
+static PyObject *optional(int is_there, uint32_t number)
+{
+  return is_there ? PyLong_FromUnsignedLong(number) : new_ref(Py_None);
+}
+
+static PyObject *dict_of_peer(const busq_peer_facts *facts, unsigned slot)
+{
+  const int is_for_another = facts->waits == BUSQ_WAITING_BLOCKED || facts->waits == BUSQ_WAITING_ROOM;
+  return Py_BuildValue(
+      "{s:N,s:N,s:s,s:N,s:N,s:z,s:N,s:d,s:I,s:I,s:I,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "name", text_of(facts->name, facts->name_bytes),
+      "alive", PyBool_FromLong(facts->is_alive != 0), "state", facts->state <= BUSQ_PEER_GONE ? states[facts->state] : "damaged",
+      "durable", PyBool_FromLong(facts->is_durable != 0), "consumers", optional(facts->is_shared != 0, facts->consumers), "waits",
+      facts->waits <= BUSQ_WAITING_MEMORY ? waits[facts->waits] : NULL, "waits_for_slot", optional(is_for_another, facts->waits_for),
+      "waited_s", (double)facts->waited_ns / 1e9, "pid", facts->pid, "slot", slot, "incarnation", facts->incarnation, "joined_s",
+      (double)facts->joined_ns / 1e9, "clock", (unsigned long long)facts->clock, "depth", (unsigned long long)facts->depth, "sent",
+      (unsigned long long)facts->sent, "received", (unsigned long long)facts->received, "late", (unsigned long long)facts->late,
+      "helped", (unsigned long long)facts->helped, "memory_bytes", (unsigned long long)facts->memory_bytes);
+}
+
+/* peer(slot): None where no peer is remembered, and for one of several readers, whose queue says how many there are. */
+static PyObject *bus_peer(Bus *self, PyObject *place)
+{
+  busq_peer_facts facts;
+  const unsigned long slot = PyLong_AsUnsignedLong(place);
+  if (PyErr_Occurred())
+    return NULL;
+  const int result = busq_bus_examine_peer(self->bus, (uint32_t)slot, &facts);
+  if (result != BUSQ_OK && result != BUSQ_EMPTY)
+    return error_raise(self->state, result);
+  return result == BUSQ_EMPTY || facts.is_consumer ? new_ref(Py_None) : dict_of_peer(&facts, (unsigned)slot);
+}
+
+/* name_at(target): the name of the peer that has it, or None. */
+static PyObject *bus_name_at(Bus *self, PyObject *number)
+{
+  busq_peer_facts facts;
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred())
+    return NULL;
+  if (busq_bus_examine_peer(self->bus, (uint32_t)(target & 0xFFFF), &facts) != BUSQ_OK || facts.target != target)
+    Py_RETURN_NONE;
+  return text_of(facts.name, facts.name_bytes);
+}
+
+/* count(target): messages that wait, and those that are not done with; None where the target is another's by now. */
+static PyObject *bus_count(Bus *self, PyObject *number)
+{
+  uint64_t waiting, unfinished;
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred())
+    return NULL;
+  const int result = busq_bus_count(self->bus, target, &waiting, &unfinished);
+  if (result == BUSQ_PEER_DEAD)
+    Py_RETURN_NONE;
+  return result == BUSQ_OK ? Py_BuildValue("(KK)", (unsigned long long)waiting, (unsigned long long)unfinished)
+                           : error_raise(self->state, result);
+}
+
+/* is_there(name): a result of the core. */
+static PyObject *bus_is_there(Bus *self, PyObject *args)
+{
+  const char *name;
+  Py_ssize_t bytes;
+  if (!PyArg_ParseTuple(args, "y#", &name, &bytes))
+    return NULL;
+  return PyLong_FromLong(busq_bus_is_there(self->bus, name, (size_t)bytes));
+}
+
+static PyObject *bus_is_shut_down(Bus *self, PyObject *unused)
+{
+  (void)unused;
+  return PyBool_FromLong(busq_bus_is_shut_down(self->bus));
+}
+
+static PyObject *bus_generation(Bus *self, PyObject *unused)
+{
+  uint8_t generation[16];
+  (void)unused;
+  busq_bus_generation(self->bus, generation);
+  return PyBytes_FromStringAndSize((const char *)generation, sizeof generation);
+}
+
+/* ---- groups ---- */
+
+/* view(group): its number, and the targets of its members. */
+static PyObject *bus_view(Bus *self, PyObject *args)
+{
+  const char *name;
+  Py_ssize_t bytes;
+  busq_bus_facts facts;
+  uint64_t number;
+  uint32_t count = 0;
+  if (!PyArg_ParseTuple(args, "y#", &name, &bytes))
+    return NULL;
+  int result = busq_bus_examine(self->bus, &facts);
+  uint64_t *members = result == BUSQ_OK ? PyMem_Malloc(2 * (size_t)facts.peers * sizeof *members) : NULL;
+  if (members)
+    result = busq_bus_view(self->bus, name, (size_t)bytes, &number, members, &count);
+  PyObject *targets = members && result == BUSQ_OK ? PyTuple_New((Py_ssize_t)count) : NULL;
+  for (uint32_t i = 0; targets && i < count; i++)
+    PyTuple_SetItem(targets, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(members[i]));
+  PyMem_Free(members);
+  if (result != BUSQ_OK)
+    return error_raise(self->state, result);
+  return targets ? Py_BuildValue("(KN)", (unsigned long long)number, targets) : PyErr_NoMemory();
+}
+
+/* group_name(index): with its "@", as bytes; None where the entry is not a group's. */
+static PyObject *bus_group_name(Bus *self, PyObject *index)
+{
+  char name[257];
+  size_t bytes;
+  const unsigned long at = PyLong_AsUnsignedLong(index);
+  if (PyErr_Occurred())
+    return NULL;
+  if (busq_bus_group_name(self->bus, (uint32_t)at, name, &bytes) != BUSQ_OK || name[0] != '@')
+    Py_RETURN_NONE;
+  return PyBytes_FromStringAndSize(name, (Py_ssize_t)bytes);
+}
+
+static PyObject *bus_group_seen(Bus *self, PyObject *args)
+{
+  unsigned index, slot;
+  uint64_t number;
+  if (!PyArg_ParseTuple(args, "II", &index, &slot))
+    return NULL;
+  const int result = busq_bus_group_seen(self->bus, index, slot, &number);
+  return result == BUSQ_OK ? PyLong_FromUnsignedLongLong(number) : error_raise(self->state, result);
+}
+
+/* ---- changes ---- */
+
+static PyObject *bus_remove(Bus *self, PyObject *args)
+{
+  const char *name;
+  Py_ssize_t bytes;
+  int result;
+  if (!PyArg_ParseTuple(args, "y#", &name, &bytes))
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_remove_peer(self->bus, name, (size_t)bytes);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? new_ref(Py_None) : error_raise(self->state, result);
+}
+
+static PyObject *bus_repair(Bus *self, PyObject *unused)
+{
+  uint32_t buried, helped;
+  int result;
+  (void)unused;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_repair(self->bus, &buried, &helped);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? Py_BuildValue("(II)", buried, helped) : error_raise(self->state, result);
+}
+
+static PyObject *bus_collect(Bus *self, PyObject *unused)
+{
+  uint64_t dropped;
+  int result;
+  (void)unused;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_collect(self->bus, &dropped);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? PyLong_FromUnsignedLongLong(dropped) : error_raise(self->state, result);
+}
+
+static PyObject *bus_shutdown(Bus *self, PyObject *unused)
+{
+  int result;
+  (void)unused;
+  Py_BEGIN_ALLOW_THREADS
+  result = busq_bus_shutdown(self->bus);
+  Py_END_ALLOW_THREADS
+  return result == BUSQ_OK ? new_ref(Py_None) : error_raise(self->state, result);
+}
+
+/* ---- the type ---- */
+
+/* For those that call the core by another way: valid while the object lives. */
+static PyObject *bus_get_address(Bus *self, void *closure)
+{
+  (void)closure;
+  return PyLong_FromVoidPtr(self->bus);
+}
+
+static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
+                                    {"peer", ONE_ARG(bus_peer), NULL},
+                                    {"name_at", ONE_ARG(bus_name_at), NULL},
+                                    {"count", ONE_ARG(bus_count), NULL},
+                                    {"is_there", VARARGS(bus_is_there), NULL},
+                                    {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
+                                    {"generation", NOARGS(bus_generation), NULL},
+                                    {"view", VARARGS(bus_view), NULL},
+                                    {"group_name", ONE_ARG(bus_group_name), NULL},
+                                    {"group_seen", VARARGS(bus_group_seen), NULL},
+                                    {"remove", VARARGS(bus_remove), NULL},
+                                    {"repair", NOARGS(bus_repair), NULL},
+                                    {"collect", NOARGS(bus_collect), NULL},
+                                    {"shutdown", NOARGS(bus_shutdown), NULL},
+                                    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef bus_getset[] = {{"address", (getter)bus_get_address, NULL, NULL, NULL}, {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot bus_slots[] = {{Py_tp_doc, "A bus that is open."},
+                                  {Py_tp_dealloc, (void *)bus_dealloc},
+                                  {Py_tp_methods, bus_methods},
+                                  {Py_tp_getset, bus_getset},
+                                  {0, NULL}};
+
+PyType_Spec bus_spec = {"busq._native._core.Bus", sizeof(Bus), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, bus_slots};

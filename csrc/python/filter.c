@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/port.h"
+#include <pythread.h>
+/*
+ * A port with a filter: an object that looks at what comes before the owner does (busq/_state/group_state.py).
+ *
+ * Guarantee: what is taken out of the queue stands in `inbox` until it was sorted as a whole, and in `ready` until the owner gets it: whatever
+ * the filter raises, and whatever a handler of a signal raises in it, loses nothing.
+ *
+ * Mechanism: sort(message) returns what the owner is to get now; where it raises, the message is sorted again by the next call.
+ * must_sort(message) says whether it is to be sorted at all.  flush() sends what the filter has to say, and returns whether something is
+ * left.  One thread at a time is at it; a thread that calls again from within is refused.
+ *
+ * Not given: waking a thread that waits when another one finds more than it takes; it looks by itself after a slice of time.
+ */
+
+enum {
+  RETRY_NS = 1000000,  /* what had no room is tried again */
+  TURN_US = 20000      /* signals are looked at while another thread is at it */
+};
+
+static int filter_turn_is_mine(const Port *self)
+{
+  return self->sorter == (long)PyThread_get_thread_ident();
+}
+
+/* BUSQ_OK, BUSQ_EMPTY where the deadline came first, or RAISED. */
+static int filter_enter(Port *self, int64_t deadline_ns)
+{
+  if (busq_peer_is_forked(self->peer)) { /* another thread of the parent may have had the lock */
+    error_raise(self->state, BUSQ_FORKED);
+    return RAISED;
+  }
+  if (filter_turn_is_mine(self)) {
+    PyErr_SetString(PyExc_RuntimeError, "`state` and `take` may not receive: they are called by a call that receives");
+    return RAISED;
+  }
+  while (PyThread_acquire_lock(self->turn, NOWAIT_LOCK) != 1) {
+    PyLockStatus status;
+    if (deadline_left(deadline_ns) == 0)
+      return BUSQ_EMPTY;
+    Py_BEGIN_ALLOW_THREADS
+    status = PyThread_acquire_lock_timed(self->turn, TURN_US, 0);
+    Py_END_ALLOW_THREADS
+    if (status == PY_LOCK_ACQUIRED)
+      break;
+    if (PyErr_CheckSignals() < 0)
+      return RAISED;
+  }
+  self->sorter = (long)PyThread_get_thread_ident();
+  return BUSQ_OK;
+}
+
+static void filter_leave(Port *self)
+{
+  self->sorter = 0;
+  PyThread_release_lock(self->turn);
+}
+
+/* 1, 0, or -1 with an exception. */
+static int filter_ask(Port *self, const char *method, PyObject *message)
+{
+  PyObject *said = message ? PyObject_CallMethod(self->filter, method, "O", message) : PyObject_CallMethod(self->filter, method, NULL);
+  const int is = said ? PyObject_IsTrue(said) : -1;
+  Py_XDECREF(said);
+  return is;
+}
+
+/* The first of a list, which has it no more; NULL where there is none. */
+static PyObject *pop(PyObject *list)
+{
+  PyObject *first = busq_sequence_item(list, 0, 0);
+  if (first && PyList_SetSlice(list, 0, 1, NULL) < 0)
+    Py_CLEAR(first);
+  return first;
+}
+
+/* Takes what comes next out of the queue; a result, or RAISED. */
+static int fill_inbox(Port *self, int is_ack)
+{
+  int result;
+  Message *message = receive_any(self, is_ack, &result);
+  if (!message)
+    return result;
+  if (PyList_Append(self->inbox, (PyObject *)message) < 0) {
+    message_give_back(message);
+    result = RAISED;
+  }
+  Py_DECREF(message);
+  return result;
+}
+
+/* Sorts the first of the inbox; false with an exception. */
+static int sort_first(Port *self, PyObject *message)
+{
+  PyObject *shown = PyObject_CallMethod(self->filter, "sort", "O", message);
+  PyObject *list = shown ? PySequence_List(shown) : NULL;
+  Py_XDECREF(shown);
+  if (!list)
+    return 0;
+  const Py_ssize_t n = PyList_Size(self->ready);
+  const int failed = PyList_SetSlice(self->ready, n, n, list) < 0 || PyList_SetSlice(self->inbox, 0, 1, NULL) < 0;
+  Py_DECREF(list);
+  return !failed && filter_ask(self, "flush", NULL) >= 0; /* now, since nothing says when its owner receives again */
+}
+
+/* The next message for the owner, or NULL with *result: BUSQ_EMPTY also where it would have to be sorted. */
+static PyObject *next_shown(Port *self, int is_ack, int may_sort, int *result)
+{
+  *result = RAISED;
+  while (!PyList_Size(self->ready)) {
+    if (!PyList_Size(self->inbox)) {
+      if (filter_ask(self, "flush", NULL) < 0)
+        return NULL;
+      *result = fill_inbox(self, is_ack);
+      if (*result != BUSQ_OK)
+        return NULL;
+      *result = RAISED;
+    }
+    PyObject *message = busq_sequence_item(self->inbox, 0, 0);
+    const int must = message ? filter_ask(self, "must_sort", message) : -1;
+    int is_sorted = 0;
+    if (must > 0 && may_sort)
+      is_sorted = sort_first(self, message);
+    Py_XDECREF(message);
+    if (must == 0)
+      return PyErr_CheckSignals() < 0 ? NULL : pop(self->inbox);
+    if (must > 0 && !may_sort)
+      *result = BUSQ_EMPTY;
+    if (!is_sorted)
+      return NULL;
+  }
+  return PyErr_CheckSignals() < 0 ? NULL : pop(self->ready);
+}
+
+/* One message, or with a limit a list of at least one. */
+static PyObject *take_shown(Port *self, Py_ssize_t limit, int is_ack, int *result)
+{
+  PyObject *message = next_shown(self, is_ack, 1, result);
+  if (!message || !limit)
+    return message;
+  PyObject *list = PyList_New(0);
+  int ignored;
+  /* A state that is given holds what its owner has got: nothing is sorted before it has this. */
+  while (message && list) {
+    const int failed = PyList_Append(list, message) < 0;
+    Py_DECREF(message);
+    if (failed)
+      Py_CLEAR(list);
+    message = list && PyList_Size(list) < limit ? next_shown(self, is_ack, 0, &ignored) : NULL;
+  }
+  if (list && PyErr_Occurred()) { /* all of it comes next */
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    (void)PyList_SetSlice(self->ready, 0, 0, list);
+    PyErr_Restore(type, error, trace);
+    Py_CLEAR(list);
+  }
+  if (!list)
+    *result = RAISED;
+  return list;
+}
+
+PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result)
+{
+  *result = filter_enter(self, deadline_ns);
+  if (*result != BUSQ_OK)
+    return NULL;
+  PyObject *taken = take_shown(self, limit, is_ack, result);
+  filter_leave(self);
+  return taken;
+}
+
+static int wait_step(void *peer, int64_t left_ns)
+{
+  return busq_peer_wait(peer, left_ns);
+}
+
+/* Until something may have come, or it is time to try again to send what had no room: BUSQ_OK, BUSQ_EMPTY, or RAISED. */
+static int filter_wait(Port *self, int64_t deadline_ns)
+{
+  const int has_more = filter_ask(self, "flush", NULL);
+  const int64_t left_ns = deadline_left(deadline_ns);
+  const int is_slice = has_more > 0 && (left_ns < 0 || left_ns > RETRY_NS);
+  if (has_more < 0)
+    return RAISED;
+  int result;
+  Py_BEGIN_ALLOW_THREADS
+  result = wait_step(self->peer, is_slice ? RETRY_NS : left_ns);
+  Py_END_ALLOW_THREADS
+  if (PyErr_CheckSignals() < 0)
+    return RAISED;
+  return result == BUSQ_EMPTY && !is_slice ? BUSQ_EMPTY : BUSQ_OK; /* what else it returns, the next look finds out */
+}
+
+PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns)
+{
+  int result;
+  do {
+    PyObject *taken = filter_take(self, limit, is_ack, deadline_ns, &result);
+    if (taken)
+      return taken;
+    if (result == BUSQ_EMPTY)
+      result = filter_wait(self, deadline_ns);
+  } while (result == BUSQ_OK);
+  return result == RAISED ? NULL : error_raise(self->state, result);
+}
+
+/* set_filter(port, filter): from here on all that comes goes through it.  Between begin and end no thread takes a message: one that
+ * comes later finds the filter. */
+static PyObject *set_filter(PyObject *module, PyObject *args)
+{
+  PyObject *object, *filter;
+  if (!PyArg_ParseTuple(args, "OO", &object, &filter))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  if (self->filter) {
+    PyErr_SetString(PyExc_ValueError, "this peer has a filter");
+    return NULL;
+  }
+  self->inbox = self->inbox ? self->inbox : PyList_New(0);
+  self->ready = self->ready ? self->ready : PyList_New(0);
+  self->turn = self->turn ? self->turn : PyThread_allocate_lock();
+  if (!self->inbox || !self->ready || !self->turn)
+    return PyErr_NoMemory();
+  const int is_open = busq_peer_receive_begin(self->peer) == BUSQ_OK;
+  BUSQ_PUBLISH(self->filter, new_ref(filter));
+  if (is_open)
+    busq_peer_receive_end(self->peer);
+  Py_RETURN_NONE;
+}
+
+static PyObject *filter_of(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? new_ref(self->filter ? self->filter : Py_None) : NULL;
+}
+
+/* is_idle(port): nothing is there to be received; an error is something, too. */
+static PyObject *is_idle(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  const int has_some = self->filter && (PyList_Size(self->inbox) || PyList_Size(self->ready));
+  return PyBool_FromLong(!has_some && busq_port_look(object) == BUSQ_EMPTY);
+}
+
+PyMethodDef filter_functions[] = {{"set_filter", VARARGS(set_filter), NULL},
+                                  {"filter_of", ONE_ARG(filter_of), NULL},
+                                  {"is_idle", ONE_ARG(is_idle), NULL},
+                                  {NULL, NULL, 0, NULL}};

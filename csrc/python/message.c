@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/message.h"
+#include "python/texts.h"
+#include "python/threads.h"
+#include <string.h>
+
+/* All but the head, and but where it is pinned. */
+#define CONTENT_BEGIN sizeof(PyObject)
+#define CONTENT_BYTES (offsetof(Message, pinned) - CONTENT_BEGIN)
+
+Message *message_new(busq_state *state, busq_peer *peer)
+{
+  Message *message = PyObject_New(Message, (PyTypeObject *)state->message_type);
+  if (message) {
+    memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
+    message->state = state;
+    message->peer = peer;
+  }
+  return message;
+}
+
+Message *message_move(Message *message, PyObject *type)
+{
+  Message *moved = (Message *)PyType_GenericAlloc((PyTypeObject *)type, 0);
+  if (!moved)
+    return NULL;
+  memcpy((char *)moved + CONTENT_BEGIN, (char *)message + CONTENT_BEGIN, CONTENT_BYTES);
+  moved->pinned = message->pinned;
+  memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
+  message->state = moved->state;
+  return moved;
+}
+
+/* The core lets go of handles that came alive with a message where it gives it back; otherwise they end here. */
+static void let_go_handles(Message *self)
+{
+  if (!(self->pinned.form & BUSQ_FORM_ENVELOPE))
+    return;
+  for (uint32_t i = 0; i < self->pinned.n_handles; i++)
+    if (self->pinned.handles_alive >> i & 1)
+      busq_peer_handle_release(self->peer, busq_message_node(&self->pinned, self->pinned.n_nodes + i));
+  self->pinned.handles_alive = 0;
+}
+
+/* An offered message is let go without releasing it: it comes again, to a successor. */
+static void message_unpin(Message *self)
+{
+  Member *holder = self->holder;
+  if (!holder)
+    return;
+  let_go_handles(self);
+  if (!self->is_offered)
+    busq_peer_release(self->peer, &self->pinned);
+  self->holder = NULL;
+  Py_DECREF(holder);
+}
+
+void message_give_back(Message *self)
+{
+  const uint32_t mode = self->is_offered ? BUSQ_TAKE_OFFERED : BUSQ_TAKE_PINNED;
+  if (self->holder && busq_peer_give_back(self->peer, mode, &self->pinned) == BUSQ_OK) {
+    self->pinned.handles_alive = 0;
+    Py_CLEAR(self->holder);
+  }
+}
+
+static void message_dealloc(Message *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject *all[] = {self->data,  self->sender, self->view,  self->node,
+                     self->handles, self->codec,  self->event, self->group, (PyObject *)self->replier};
+  message_unpin(self);
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    Py_XDECREF(all[i]);
+  object_free((PyObject *)self, type);
+}
+
+/* ---- the payload ---- */
+
+/* A message of another order gives its place back with the view that it holds. */
+static PyObject *message_read_view(Message *self)
+{
+  PyObject *data = PyBytes_FromObject(self->view); /* ValueError once the view was released, and the message with it */
+  if (data && self->multicast) {
+    BUSQ_PUBLISH(self->data, new_ref(data));
+    Py_CLEAR(self->view);
+  }
+  return data;
+}
+
+static PyObject *message_read(Message *self)
+{
+  if (self->data) /* since it was looked for */
+    return new_ref(self->data);
+  if (self->view)
+    return message_read_view(self);
+  if (busq_peer_is_forked(self->peer)) /* the parent may release it at any moment, and its memory be used again */
+    return error_raise(self->state, BUSQ_FORKED);
+  PyObject *data = PyBytes_FromStringAndSize(self->pinned.data, (Py_ssize_t)self->size);
+  if (!data)
+    return NULL;
+  BUSQ_PUBLISH(self->data, new_ref(data));
+  message_unpin(self);
+  return data;
+}
+
+static PyObject *message_get_data(Message *self, void *closure)
+{
+  (void)closure;
+  PyObject *data = BUSQ_PUBLISHED(self->data); /* once it is there, it stays */
+  if (data)
+    return new_ref(data);
+  BUSQ_GUARD(self)
+  data = message_read(self);
+  BUSQ_GUARD_END
+  return data;
+}
+
+/* The hold goes over to the view: releasing the view releases the message.  Making a view may collect garbage, in which anything may
+ * happen: also another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and only
+ * then, in one step, the one becomes the holder and the other ceases to be. */
+static int message_make_view(Message *self)
+{
+  Pin *pin = pin_new(self->state);
+  PyObject *view = pin ? pin_view(self->state, pin, self->pinned.data, self->size, 1) : NULL;
+  const int result = view ? 0 : -1;
+  if (view && !self->data && !self->view) {
+    busq_pin_adopt(&pin->pin, self->peer, &self->pinned);
+    pin->member = self->holder;
+    self->holder = NULL;
+    self->view = view;
+    view = NULL;
+  }
+  Py_XDECREF(view);
+  Py_XDECREF(pin);
+  return result;
+}
+
+static PyObject *message_show(Message *self)
+{
+  if (!self->data && !self->view) {
+    if (busq_peer_is_forked(self->peer))
+      return error_raise(self->state, BUSQ_FORKED);
+    if (message_make_view(self) < 0)
+      return NULL;
+  }
+  return self->data ? PyMemoryView_FromObject(self->data) : new_ref(self->view);
+}
+
+static PyObject *message_view(Message *self, PyObject *unused)
+{
+  PyObject *view;
+  (void)unused;
+  BUSQ_GUARD(self)
+  view = message_show(self);
+  BUSQ_GUARD_END
+  return view;
+}
+
+static PyObject *message_object(Message *self, PyObject *unused)
+{
+  (void)unused;
+  if (self->form != BUSQ_FORM_OBJECT && self->form != BUSQ_FORM_CODED) {
+    PyErr_SetString(PyExc_ValueError,
+                    "this message is no object: it was sent by `send`, not by `send_object`; read its data");
+    return NULL;
+  }
+  PyObject *read = helper(self->state, "read_object");
+  PyObject *object = NULL;
+  if (read)
+    object = PyObject_CallFunctionObjArgs(read, (PyObject *)self, self->codec ? self->codec : Py_None,
+                                          self->form == BUSQ_FORM_OBJECT ? Py_True : Py_False, NULL);
+  Py_XDECREF(read);
+  return object;
+}
+
+/* ---- what it is ---- */
+
+static PyObject *message_get_sender(Message *self, void *closure)
+{
+  (void)closure;
+  return new_ref(self->sender);
+}
+
+static PyObject *message_get_kind(Message *self, void *closure)
+{
+  (void)closure;
+  return new_ref(self->state->kinds[self->kind]);
+}
+
+static PyObject *message_get_node(Message *self, void *closure)
+{
+  (void)closure;
+  return new_ref(self->node ? self->node : Py_None);
+}
+
+static PyObject *message_get_handles(Message *self, void *closure)
+{
+  (void)closure;
+  return self->handles ? new_ref(self->handles) : PyTuple_New(0);
+}
+
+static PyObject *message_get_redelivered(Message *self, void *closure)
+{
+  (void)closure;
+  return PyBool_FromLong(self->is_redelivered);
+}
+
+static PyObject *message_repr(Message *self)
+{
+  return PyUnicode_FromFormat("<Message of %llu bytes from %R>", (unsigned long long)self->size, self->sender);
+}
+
+static PyObject *message_reduce(Message *self, PyObject *unused)
+{
+  (void)self;
+  (void)unused;
+  PyErr_SetString(PyExc_TypeError, "a message can't be pickled; send its data");
+  return NULL;
+}
+
+/* ---- acknowledging and replying ---- */
+
+/* Acknowledging twice is harmless. */
+static PyObject *message_ack(Message *self, PyObject *unused)
+{
+  int result = BUSQ_OK;
+  (void)unused;
+  BUSQ_GUARD(self)
+  if (self->is_offered) {
+    result = busq_peer_ack(self->peer, &self->pinned);
+    if (result == BUSQ_OK) {
+      self->is_offered = 0;
+      Py_CLEAR(self->holder);
+    }
+  }
+  BUSQ_GUARD_END
+  if (result != BUSQ_OK)
+    return error_raise(self->state, result);
+  Py_RETURN_NONE;
+}
+
+typedef struct {
+  const Message *message;
+  const payload *data;
+  uint32_t sent;
+} replying;
+
+/* Looked at again after every slice: nothing empties the queue of an asker that asks no more.  BUSQ_EMPTY: it waits no more. */
+static int reply_step(void *call, int64_t left_ns)
+{
+  replying *self = call;
+  const busq_request *request = &self->message->request;
+  busq_peer *peer = self->message->peer;
+  const int result = busq_peer_is_awaited(peer, request->to, request->number);
+  return result ? result
+                : busq_peer_send_parts(peer, &request->to, 1, self->data->parts, self->data->n_parts, BUSQ_FORM_REPLY, left_ns,
+                                       &self->sent);
+}
+
+static void reply_fail(const Message *self, int result)
+{
+  PyObject *dead = result == BUSQ_PEER_DEAD ? PyObject_GetAttrString(self->state->errors, "PeerDead") : NULL;
+  if (dead)
+    PyErr_Format(dead, "%R, who asked, has left or died: nobody waits for the reply", self->sender);
+  else
+    error_raise(self->state, result);
+  Py_XDECREF(dead);
+}
+
+static int message_reply_once(Message *self, const payload *data, int64_t timeout_ns)
+{
+  replying call = {self, data, 0};
+  int is_first;
+  BUSQ_GUARD(self)
+  is_first = !self->is_replied;
+  self->is_replied = 1;
+  BUSQ_GUARD_END
+  if (!is_first) {
+    PyErr_SetString(PyExc_ValueError, "this message was replied to before: each is replied to once");
+    return -1;
+  }
+  int result = reply_step(&call, 0);
+  if (result == BUSQ_INTERRUPTED || (result == BUSQ_FULL && timeout_ns != 0))
+    result = gate_run(reply_step, &call, deadline_of(timeout_ns), 0, &call.sent);
+  if (result == BUSQ_OK || result == BUSQ_EMPTY)
+    return 0;
+  if (!call.sent)
+    self->is_replied = 0;
+  if (result != RAISED) {
+    reply_fail(self, result);
+    error_set_sent((Py_ssize_t)call.sent);
+  }
+  return -1;
+}
+
+static PyObject *message_reply(Message *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  static const signature expected = {"Message", "reply", {"data", "timeout"}, 1, 1};
+  PyObject *values[ARGUMENTS_MAX];
+  payload data;
+  int64_t timeout_ns;
+  if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values) ||
+      !payload_read(&data, values[0], "data", &self->request, sizeof self->request)) {
+    error_set_sent(0);
+    return NULL;
+  }
+  int result = timeout_read(values[1], &timeout_ns) ? 0 : -1;
+  if (result == 0 && !self->replier) {
+    PyErr_SetString(PyExc_ValueError,
+                    "nobody waits for a reply to this message: it was sent, and only one that was asked has a reply");
+    result = -1;
+  } else if (result == 0) {
+    result = message_reply_once(self, &data, timeout_ns);
+  } else {
+    error_set_sent(0);
+  }
+  payload_free(&data);
+  return result < 0 ? NULL : new_ref(Py_None);
+}
+
+/* ---- the type ---- */
+
+static PyObject *message_refuse(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+  (void)type, (void)args, (void)named;
+  PyErr_SetString(PyExc_TypeError, "a Message is made by receiving: call `recv`, `recv_many` or `for message in peer`");
+  return NULL;
+}
+
+static PyMethodDef message_methods[] = {{"__reduce__", NOARGS(message_reduce), NULL},
+                                        {"ack", NOARGS(message_ack), BUSQ_TEXT_Message_ack},
+                                        {"reply", FASTCALL(message_reply), BUSQ_TEXT_Message_reply},
+                                        {"view", NOARGS(message_view), BUSQ_TEXT_Message_view},
+                                        {"object", NOARGS(message_object), BUSQ_TEXT_Message_object},
+                                        {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef message_getset[] = {
+    {"data", (getter)message_get_data, NULL, BUSQ_TEXT_Message_data, NULL},
+    {"sender", (getter)message_get_sender, NULL, BUSQ_TEXT_Message_sender, NULL},
+    {"kind", (getter)message_get_kind, NULL, BUSQ_TEXT_Message_kind, NULL},
+    {"node", (getter)message_get_node, NULL, BUSQ_TEXT_Message_node, NULL},
+    {"handles", (getter)message_get_handles, NULL, BUSQ_TEXT_Message_handles, NULL},
+    {"redelivered", (getter)message_get_redelivered, NULL, BUSQ_TEXT_Message_redelivered, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot message_slots[] = {{Py_tp_doc, BUSQ_TEXT_Message},
+                                      {Py_tp_dealloc, (void *)message_dealloc},
+                                      {Py_tp_methods, message_methods},
+                                      {Py_tp_getset, message_getset},
+                                      {Py_tp_repr, (void *)message_repr},
+                                      {Py_tp_new, (void *)message_refuse},
+                                      {0, NULL}};
+
+/* ---- what the library wants to know of a message ---- */
+
+static Message *checked(PyObject *module, PyObject *object)
+{
+  const busq_state *state = PyModule_GetState(module);
+  if (PyObject_TypeCheck(object, (PyTypeObject *)state->message_type))
+    return (Message *)object;
+  error_wrong_type("message", object, "a message");
+  return NULL;
+}
+
+static PyObject *group_number(PyObject *module, PyObject *object)
+{
+  const Message *message = checked(module, object);
+  return message ? PyLong_FromLong(message->group_number) : NULL;
+}
+
+/* The view that an event brings, and the name of its group. */
+static PyObject *event_view(PyObject *module, PyObject *object)
+{
+  const Message *message = checked(module, object);
+  return message ? new_ref(message->event ? message->event : Py_None) : NULL;
+}
+
+static PyObject *event_group(PyObject *module, PyObject *object)
+{
+  const Message *message = checked(module, object);
+  return message ? new_ref(message->group ? message->group : Py_None) : NULL;
+}
+
+static PyObject *multicast_of(PyObject *module, PyObject *object)
+{
+  const Message *message = checked(module, object);
+  return message ? PyLong_FromUnsignedLongLong(message->multicast) : NULL;
+}
+
+/* Makes one of another order: of its class, its payload as bytes or as a view, its sender, and the name of its send. */
+static PyObject *ordered_message(PyObject *module, PyObject *args)
+{
+  busq_state *state = PyModule_GetState(module);
+  PyObject *type, *shown, *sender;
+  unsigned long long multicast;
+  if (!PyArg_ParseTuple(args, "OOUK", &type, &shown, &sender, &multicast))
+    return NULL;
+  const Py_ssize_t size = PyObject_Size(shown);
+  Message *message = size < 0 ? NULL : (Message *)PyType_GenericAlloc((PyTypeObject *)type, 0);
+  if (!message)
+    return NULL;
+  message->state = state;
+  if (PyBytes_Check(shown))
+    message->data = new_ref(shown);
+  else
+    message->view = new_ref(shown);
+  message->size = (uint64_t)size;
+  message->sender = new_ref(sender);
+  message->multicast = multicast;
+  return (PyObject *)message;
+}
+
+PyMethodDef message_functions[] = {{"group_number", ONE_ARG(group_number), NULL},
+                                   {"event_view", ONE_ARG(event_view), NULL},
+                                   {"event_group", ONE_ARG(event_group), NULL},
+                                   {"multicast_of", ONE_ARG(multicast_of), NULL},
+                                   {"ordered_message", VARARGS(ordered_message), NULL},
+                                   {NULL, NULL, 0, NULL}};
+
+PyType_Spec message_spec = {"busq._native._core.Message", sizeof(Message), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                            message_slots};

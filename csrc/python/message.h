@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_PYTHON_MESSAGE_H
+#define BUSQ_PYTHON_MESSAGE_H
+/*
+ * The one type of message: what was sent to a peer, to a node or to a group, bytes or object, asked or not; an event; a word of the
+ * library; a message of another order.
+ *
+ * Guarantee: `data` is what was sent, `view` shows it without a copy, and whatever holds memory of the bus gives it back with the last
+ * that looks.  Threads that use a message at once see each of its changes as one step.
+ *
+ * Mechanism: payloads up to COPY_BYTES_MAX, and all that waits to be acknowledged, are copied when they are received; larger ones stay
+ * in place until they are read.  What is in place is held by the message or, once there is a view, by the view's pin.  Events are
+ * instances of subclasses that add no field (busq/groups.py).
+ *
+ * Not given: pickling, comparing.
+ */
+#include "python/pin.h"
+
+enum {
+  COPY_BYTES_MAX = 4096
+};
+
+typedef struct {
+  PyObject_HEAD
+  busq_state *state;
+  PyObject *data;   /* bytes, or NULL while the payload is still in place */
+  PyObject *sender; /* str */
+  PyObject *view;
+  PyObject *node;    /* that it was sent to, or that an event is about; or NULL */
+  PyObject *handles; /* tuple, or NULL: none */
+  PyObject *codec;   /* of an object, that of the peer; or NULL */
+  PyObject *event;   /* the busq.View of a view; or NULL */
+  PyObject *group;   /* its name, of a view; or NULL */
+  Member *holder;    /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
+  Member *replier;   /* that received it, where it was asked */
+  busq_peer *peer;
+  uint64_t size;
+  uint64_t multicast; /* of another order: the name of the send that it comes from */
+  busq_request request;
+  uint16_t form;
+  uint16_t group_number; /* that it was sent to: 1 + its index; 0: none */
+  uint8_t kind;          /* a message_kind */
+  uint8_t is_offered;    /* not acknowledged so far */
+  uint8_t is_redelivered;
+  uint8_t is_replied;
+  uint8_t is_unfinished; /* nodes, handles or an event: what Python objects they are is found out once the queue is left */
+  busq_message pinned;   /* where the message waits to be released or acknowledged, if it does */
+} Message;
+
+/* A message; the rest is up to the caller.  It collects no garbage, and so runs no Python code. */
+Message *message_new(busq_state *state, busq_peer *peer);
+/* An instance of a subclass that has all that a message had, which has nothing from then on; NULL with an exception. */
+Message *message_move(Message *message, PyObject *type);
+/* Lets go of a message that was taken and that nobody has seen: it comes next, as if it had not been taken. */
+void message_give_back(Message *self);
+
+#endif /* BUSQ_PYTHON_MESSAGE_H */

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/port.h"
+#include "python/texts.h"
+#include <pythread.h>
+#include <stdlib.h>
+
+/* ---- names of senders ---- */
+
+/* The name of a sender, if it is the one that is known of its slot. */
+static PyObject *port_known_name(Port *self, const busq_message *message)
+{
+  PyObject *name = NULL;
+  if (message->sender < self->slots && busq_flag_take(&self->names_flag)) {
+    const sender_name *known = &self->names[message->sender];
+    if (known->name && known->incarnation == message->sender_incarnation)
+      name = new_ref(known->name);
+    busq_flag_drop(&self->names_flag);
+  }
+  return name;
+}
+
+/* The name that it takes the place of waits in `replaced`: where there is no interpreter lock, letting go of an object may wait, and
+ * nothing waits between receive_begin and receive_end (threads.h). */
+static void port_learn_name(Port *self, const busq_message *message, PyObject *name)
+{
+  if (message->sender >= self->slots || !busq_flag_take(&self->names_flag))
+    return;
+  sender_name *known = &self->names[message->sender];
+  if (!known->name || !self->replaced) {
+    if (known->name)
+      BUSQ_PUBLISH(self->replaced, known->name);
+    known->name = new_ref(name);
+    known->incarnation = message->sender_incarnation;
+  }
+  busq_flag_drop(&self->names_flag);
+}
+
+void port_drop_replaced(Port *self)
+{
+  PyObject *name = NULL;
+  if (busq_flag_take(&self->names_flag)) {
+    name = self->replaced;
+    BUSQ_PUBLISH(self->replaced, NULL);
+    busq_flag_drop(&self->names_flag);
+  }
+  Py_XDECREF(name);
+}
+
+PyObject *port_sender(Port *self, const busq_message *message, int *result)
+{
+  char text[256];
+  size_t bytes;
+  PyObject *name = port_known_name(self, message);
+  if (name)
+    return name;
+  *result = busq_peer_slot_name(self->peer, message->sender, message->sender_incarnation, text, &bytes);
+  name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
+  if (name)
+    port_learn_name(self, message, name);
+  return name;
+}
+
+/* ---- names of receivers ---- */
+
+int port_known_target(Port *self, PyObject *name, uint64_t *target)
+{
+  PyObject *found = busq_dict_item(self->targets, name);
+  if (!found)
+    return PyErr_Occurred() ? -1 : 0;
+  *target = PyLong_AsUnsignedLongLong(found);
+  busq_item_drop(found);
+  return 1;
+}
+
+int port_target(Port *self, PyObject *name, uint64_t *target)
+{
+  const char *text;
+  size_t bytes;
+  const int known = IS_STR(name) ? port_known_target(self, name, target) : 0;
+  if (known)
+    return known > 0 ? BUSQ_OK : RAISED;
+  if (!name_read("a receiver (to)", name, &text, &bytes))
+    return RAISED;
+  const int result = busq_peer_lookup(self->peer, text, bytes, target);
+  if (result != BUSQ_OK)
+    return result;
+  PyObject *found = PyLong_FromUnsignedLongLong(*target);
+  const int failed = !found || PyDict_SetItem(self->targets, name, found) < 0;
+  Py_XDECREF(found);
+  return failed ? RAISED : BUSQ_OK;
+}
+
+int port_forget(Port *self, PyObject *name)
+{
+  if (PyDict_DelItem(self->targets, name) == 0)
+    return 1;
+  if (!PyErr_ExceptionMatches(PyExc_KeyError))
+    return 0;
+  PyErr_Clear();
+  return 1;
+}
+
+/* ---- joining ---- */
+
+Port *port_checked(PyObject *module, PyObject *object)
+{
+  const busq_state *state = PyModule_GetState(module);
+  if (!PyObject_TypeCheck(object, (PyTypeObject *)state->port_type))
+    error_wrong_type("port", object, "a peer of order bus1");
+  else if (port_has_joined((Port *)object))
+    return (Port *)object;
+  return NULL;
+}
+
+int port_open(Port *self, PyObject *module, busq_peer **peer, uint32_t slots)
+{
+  busq_state *state = PyModule_GetState(module);
+  busq_peer *joined = *peer;
+  self->member = member_new(state, peer);
+  self->targets = PyDict_New();
+  self->names = calloc(slots ? slots : 1, sizeof *self->names);
+  if (!self->member || !self->targets || !self->names) {
+    if (!PyErr_Occurred())
+      PyErr_NoMemory();
+    return 0;
+  }
+  self->slots = slots;
+  self->state = state;
+  self->module = new_ref(module);
+  self->peer = joined;
+  return 1;
+}
+
+/* join(port, bus, name, flags, codec): before any other thread has the port. */
+static PyObject *join(PyObject *module, PyObject *args)
+{
+  busq_state *state = PyModule_GetState(module);
+  PyObject *object, *raw, *name, *codec;
+  unsigned long long address;
+  unsigned flags;
+  const char *text;
+  size_t bytes;
+  if (!PyArg_ParseTuple(args, "O!OUIO", state->port_type, &object, &raw, &name, &flags, &codec))
+    return NULL;
+  PyObject *number = PyObject_GetAttrString(raw, "address");
+  address = number ? PyLong_AsUnsignedLongLong(number) : 0;
+  Py_XDECREF(number);
+  Port *self = (Port *)object;
+  if (!address || self->peer || !name_read("name", name, &text, &bytes))
+    return NULL;
+  busq_bus *bus = (busq_bus *)(uintptr_t)address;
+  busq_peer *peer = NULL;
+  busq_bus_facts facts;
+  int result = busq_bus_examine(bus, &facts);
+  if (result == BUSQ_OK) {
+    Py_BEGIN_ALLOW_THREADS
+    result = busq_peer_join_as(bus, text, bytes, flags, &peer);
+    Py_END_ALLOW_THREADS
+  }
+  if (result != BUSQ_OK)
+    return error_raise(state, result);
+  self->name = new_ref(name);
+  self->codec = codec == Py_None ? NULL : new_ref(codec);
+  return port_open(self, module, &peer, facts.peers) ? new_ref(Py_None) : NULL;
+}
+
+static PyObject *close_port(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  if (!self) {
+    PyErr_Clear(); /* it has not joined */
+    Py_RETURN_NONE;
+  }
+  Py_BEGIN_ALLOW_THREADS
+  (void)busq_peer_close(self->peer);
+  Py_END_ALLOW_THREADS
+  Py_RETURN_NONE;
+}
+
+static PyObject *set_spin(PyObject *module, PyObject *args)
+{
+  PyObject *object;
+  unsigned spin_ns;
+  if (!PyArg_ParseTuple(args, "OI", &object, &spin_ns))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  busq_peer_set_spin(self->peer, spin_ns, 0);
+  Py_RETURN_NONE;
+}
+
+/* ---- facts ---- */
+
+static PyObject *target(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? PyLong_FromUnsignedLongLong(busq_peer_target(self->peer)) : NULL;
+}
+
+static PyObject *is_forked(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? PyBool_FromLong(busq_peer_is_forked(self->peer)) : NULL;
+}
+
+static PyObject *address(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? PyLong_FromVoidPtr(self->peer) : NULL;
+}
+
+/* What messages keep of a port. */
+static PyObject *owner(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? new_ref((PyObject *)self->member) : NULL;
+}
+
+/* lookup(port, name): a target, asked anew. */
+static PyObject *lookup(PyObject *module, PyObject *args)
+{
+  PyObject *object, *name;
+  const char *text;
+  size_t bytes;
+  uint64_t found;
+  if (!PyArg_ParseTuple(args, "OO", &object, &name))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self || !name_read("name", name, &text, &bytes))
+    return NULL;
+  const int result = busq_peer_lookup(self->peer, text, bytes, &found);
+  return result == BUSQ_OK ? PyLong_FromUnsignedLongLong(found) : error_raise(self->state, result);
+}
+
+static PyObject *set_limit(PyObject *module, PyObject *args)
+{
+  PyObject *object;
+  unsigned limit;
+  if (!PyArg_ParseTuple(args, "OI", &object, &limit))
+    return NULL;
+  Port *self = port_checked(module, object);
+  const int result = self ? busq_peer_limit(self->peer, limit) : RAISED;
+  return result == BUSQ_OK ? new_ref(Py_None) : self ? error_raise(self->state, result) : NULL;
+}
+
+static PyObject *port_fileno(Port *self, PyObject *unused)
+{
+  int descriptor;
+  (void)unused;
+  if (!port_has_joined(self))
+    return NULL;
+  const int result = busq_peer_fileno(self->peer, &descriptor);
+  return result == BUSQ_OK ? PyLong_FromLong(descriptor) : error_raise(self->state, result);
+}
+
+/* ---- groups, and peers that are watched ---- */
+
+typedef int (*change_call)(busq_peer *, const char *, size_t, int64_t);
+
+typedef struct {
+  change_call call;
+  busq_peer *peer;
+  const char *name;
+  size_t bytes;
+} changing;
+
+static int change_step(void *call, int64_t left_ns)
+{
+  const changing *self = call;
+  return self->call(self->peer, self->name, self->bytes, left_ns);
+}
+
+/* change(port, what, name, timeout): `what` is "enter", "leave", "watch" or "unwatch"; of a group, the name has its "@". */
+static PyObject *change(PyObject *module, PyObject *args)
+{
+  PyObject *object, *timeout, *name;
+  const char *what;
+  int64_t timeout_ns;
+  changing call;
+  if (!PyArg_ParseTuple(args, "OsOO", &object, &what, &name, &timeout))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self || !name_read("name", name, &call.name, &call.bytes) || !timeout_read(timeout, &timeout_ns))
+    return NULL;
+  call.peer = self->peer;
+  call.call = what[0] == 'e' ? busq_peer_enter : what[0] == 'l' ? busq_peer_leave : what[0] == 'w' ? busq_peer_watch
+                                                                                                    : busq_peer_unwatch;
+  const int result = gate_run(change_step, &call, deadline_of(timeout_ns), 0, NULL);
+  return result == BUSQ_OK ? new_ref(Py_None) : result == RAISED ? NULL : error_raise(self->state, result);
+}
+
+/* ---- for event loops ---- */
+
+static int wait_step(void *call, int64_t left_ns)
+{
+  return busq_peer_wait(call, left_ns);
+}
+
+/* wait(port, timeout_ns): one slice at most; a result of the core. */
+static PyObject *wait_for_message(PyObject *module, PyObject *args)
+{
+  PyObject *object;
+  long long timeout_ns;
+  int result;
+  if (!PyArg_ParseTuple(args, "OL", &object, &timeout_ns))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS
+  result = wait_step(self->peer, timeout_ns);
+  Py_END_ALLOW_THREADS
+  return PyLong_FromLong(result);
+}
+
+static PyObject *listen(PyObject *module, PyObject *args)
+{
+  PyObject *object;
+  unsigned what;
+  if (!PyArg_ParseTuple(args, "OI", &object, &what))
+    return NULL;
+  Port *self = port_checked(module, object);
+  return self ? PyLong_FromLong(busq_peer_listen(self->peer, what)) : NULL;
+}
+
+static PyObject *failed_target(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? PyLong_FromUnsignedLongLong(busq_peer_failed_target(self->peer)) : NULL;
+}
+
+static PyObject *ask_for_room(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  const int result = self ? busq_peer_ask_for_room(self->peer) : RAISED;
+  return result == BUSQ_OK ? new_ref(Py_None) : self ? error_raise(self->state, result) : NULL;
+}
+
+PyMethodDef port_functions[] = {{"join", VARARGS(join), NULL},
+                                {"close", ONE_ARG(close_port), NULL},
+                                {"set_spin", VARARGS(set_spin), NULL},
+                                {"target", ONE_ARG(target), NULL},
+                                {"is_forked", ONE_ARG(is_forked), NULL},
+                                {"address", ONE_ARG(address), NULL},
+                                {"owner", ONE_ARG(owner), NULL},
+                                {"lookup", VARARGS(lookup), NULL},
+                                {"set_limit", VARARGS(set_limit), NULL},
+                                {"change", VARARGS(change), NULL},
+                                {"wait", VARARGS(wait_for_message), NULL},
+                                {"listen", VARARGS(listen), NULL},
+                                {"failed_target", ONE_ARG(failed_target), NULL},
+                                {"ask_for_room", ONE_ARG(ask_for_room), NULL},
+                                {NULL, NULL, 0, NULL}};
+
+/* ---- the type ---- */
+
+static int port_traverse(Port *self, visitproc visit, void *arg)
+{
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(self->codec);
+  Py_VISIT(self->filter);
+  Py_VISIT(self->inbox);
+  Py_VISIT(self->ready);
+  Py_VISIT(self->nodes);
+  Py_VISIT(self->held);
+  Py_VISIT(self->ask.port);
+  Py_VISIT(self->ask.requests);
+  return 0;
+}
+
+static int port_clear(Port *self)
+{
+  Py_CLEAR(self->codec);
+  Py_CLEAR(self->filter);
+  Py_CLEAR(self->inbox);
+  Py_CLEAR(self->ready);
+  Py_CLEAR(self->nodes);
+  Py_CLEAR(self->held);
+  Py_CLEAR(self->ask.port);
+  Py_CLEAR(self->ask.requests);
+  return 0;
+}
+
+static void port_dealloc(Port *self)
+{
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  (void)port_clear(self);
+  PyObject *all[] = {(PyObject *)self->member, self->module,     self->name,       self->targets, self->replaced,
+                     self->ask.waiting,        self->ask.leader, self->ask.asleep, self->ask.numbers};
+  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+    Py_XDECREF(all[i]);
+  for (uint32_t slot = 0; self->names && slot < self->slots; slot++)
+    Py_XDECREF(self->names[slot].name);
+  free(self->names);
+  if (self->turn)
+    PyThread_free_lock(self->turn);
+  object_free((PyObject *)self, type);
+}
+
+PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_next(Port *self, PyObject *unused);
+
+static PyMethodDef port_methods[] = {{"send", FASTCALL(port_send), BUSQ_TEXT_Peer_send},
+                                     {"send_many", FASTCALL(port_send_many), BUSQ_TEXT_Peer_send_many},
+                                     {"send_object", FASTCALL(port_send_object), BUSQ_TEXT_Peer_send_object},
+                                     {"reserve", FASTCALL(port_reserve), BUSQ_TEXT_Peer_reserve},
+                                     {"ask", FASTCALL(port_ask), BUSQ_TEXT_Peer_ask},
+                                     {"recv", FASTCALL(port_recv), BUSQ_TEXT_Peer_recv},
+                                     {"recv_many", FASTCALL(port_recv_many), BUSQ_TEXT_Peer_recv_many},
+                                     {"fileno", NOARGS(port_fileno), BUSQ_TEXT_Peer_fileno},
+                                     {"_next", NOARGS(port_next), NULL},
+                                     {NULL, NULL, 0, NULL}};
+
+static PyType_Slot port_slots[] = {{Py_tp_doc, "The peer of a bus of order bus1."},
+                                   {Py_tp_dealloc, (void *)port_dealloc},
+                                   {Py_tp_traverse, (void *)port_traverse},
+                                   {Py_tp_clear, (void *)port_clear},
+                                   {Py_tp_methods, port_methods},
+                                   {0, NULL}};
+
+PyType_Spec port_spec = {"busq._native._core.Port", sizeof(Port), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, port_slots};

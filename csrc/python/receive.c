@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/port.h"
+#include <stdlib.h>
+#include <string.h>
+/*
+ * Receiving.
+ *
+ * A message goes through three steps.  Prepared: a Python object has all that may fail, while the message still stands in the queue.
+ * Taken: nothing in that can fail.  Finished, for those that are about nodes or are events, once the queue is left: Python code may run,
+ * and what it raises gives the message back.  It is handed over behind the last look at signals.
+ */
+
+enum {
+  RECEIVE_FILTERED = -3 /* the port has a filter, and nothing was taken */
+};
+
+/* ---- preparing ---- */
+
+/* Takes the request off the end of a payload; false where none can stand there. */
+static int request_read(busq_message *found, busq_request *request)
+{
+  if (found->size_bytes < sizeof *request)
+    return 0;
+  found->size_bytes -= sizeof *request;
+  memcpy(request, (const char *)found->data + found->size_bytes, sizeof *request);
+  return 1;
+}
+
+static message_kind kind_of(const busq_message *found)
+{
+  if ((found->form & ~BUSQ_FORM_ENVELOPE) == BUSQ_FORM_CONTROL)
+    return KIND_CONTROL;
+  if (!(found->form & BUSQ_FORM_ENVELOPE) || found->kind == BUSQ_KIND_DATA)
+    return KIND_DATA;
+  switch (found->kind) {
+  case BUSQ_KIND_NODE_DESTROYED:
+    return KIND_NODE_DESTROYED;
+  case BUSQ_KIND_NODE_RELEASED:
+    return KIND_NODE_RELEASED;
+  case BUSQ_KIND_JOINED:
+    return KIND_JOINED;
+  case BUSQ_KIND_LEFT:
+    return KIND_LEFT;
+  default:
+    return KIND_VIEW; /* and what is damaged: whoever reads the event finds out */
+  }
+}
+
+static int is_event(message_kind kind)
+{
+  return kind == KIND_VIEW || kind == KIND_JOINED || kind == KIND_LEFT;
+}
+
+static int message_fill(Port *self, Message *message, const busq_message *found, int is_ack, int *result)
+{
+  const int is_copied = found->size_bytes <= COPY_BYTES_MAX || is_ack || is_event((message_kind)message->kind);
+  message->size = found->size_bytes;
+  message->is_offered = is_ack != 0;
+  message->is_redelivered = found->is_redelivered != 0;
+  if (message->form == BUSQ_FORM_OBJECT || message->form == BUSQ_FORM_CODED)
+    message->codec = new_ref(self->codec);
+  if (!is_event((message_kind)message->kind)) {
+    message->sender = port_sender(self, found, result);
+    if (!message->sender)
+      return 0;
+  }
+  if (is_copied)
+    message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)found->size_bytes);
+  return !is_copied || message->data;
+}
+
+Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result)
+{
+  busq_message inner = *found;
+  busq_request request;
+  const uint16_t form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
+  const message_kind kind = kind_of(found);
+  *result = BUSQ_OK;
+  Message *message = message_new(self->state, peer);
+  if (!message)
+    return NULL;
+  message->kind = (uint8_t)kind;
+  message->form = form;
+  if ((form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && request_read(&inner, &request)) {
+    message->request = request;
+    if (form == BUSQ_FORM_ASK)
+      message->replier = (Member *)new_ref((PyObject *)self->member);
+  }
+  if (found->form & BUSQ_FORM_ENVELOPE) {
+    message->group_number = found->group;
+    message->is_unfinished = is_event(kind) || found->n_nodes || found->n_handles;
+  }
+  if (message_fill(self, message, &inner, is_ack, result))
+    return message;
+  Py_DECREF(message);
+  return NULL;
+}
+
+/* ---- taking ---- */
+
+void receive_take(Member *member, Message *message, const busq_message *found, int is_held)
+{
+  const int is_pinned = is_held || !message->data || message->is_unfinished;
+  if (message->is_offered || is_pinned) {
+    message->pinned = *found;
+    message->holder = (Member *)new_ref((PyObject *)member);
+  }
+  busq_peer_receive_take(message->peer, message->is_offered ? BUSQ_TAKE_OFFERED : is_pinned ? BUSQ_TAKE_PINNED : BUSQ_TAKE_COPIED);
+  if (found->form & BUSQ_FORM_ENVELOPE && message->holder)
+    message->pinned.handles_alive = busq_peer_handles_alive(message->peer);
+}
+
+/* Between begin and end: what stands next, without words of the library, unless those are wanted. */
+static int peek(Port *self, busq_message *found, int takes_words)
+{
+  int result;
+  while ((result = busq_peer_receive_peek(self->peer, found)) == BUSQ_OK && !takes_words && kind_of(found) == KIND_CONTROL)
+    busq_peer_receive_take(self->peer, BUSQ_TAKE_COPIED);
+  return result;
+}
+
+/* ---- finishing ---- */
+
+/* An instance of the event's class takes over what the message holds: it is made here, since making it may collect garbage. */
+static Message *event_of(Message *message, PyObject *facts)
+{
+  PyObject *type, *sender, *view, *group;
+  if (!PyArg_ParseTuple(facts, "O!UOU", &PyType_Type, &type, &sender, &view, &group))
+    return NULL;
+  PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
+  Message *event = nothing ? message_move(message, type) : NULL;
+  if (!event) {
+    Py_XDECREF(nothing);
+    return NULL;
+  }
+  Py_XDECREF(event->data);
+  event->data = nothing;
+  event->size = 0;
+  event->sender = new_ref(sender);
+  event->event = view == Py_None ? NULL : new_ref(view);
+  event->group = new_ref(group);
+  return event;
+}
+
+static Message *read_event(Port *self, Message *message)
+{
+  PyObject *read = helper(self->state, "read_event");
+  PyObject *facts = NULL;
+  if (read)
+    facts = PyObject_CallFunction(read, "OOiiO", (PyObject *)self, self->name ? self->name : Py_None, (int)message->pinned.kind,
+                                  (int)message->group_number, message->data);
+  Message *event = facts ? event_of(message, facts) : NULL;
+  Py_XDECREF(facts);
+  Py_XDECREF(read);
+  return event;
+}
+
+/* False with an exception; an event becomes another object in *place. */
+static int finish(Port *self, Message **place)
+{
+  Message *message = *place;
+  if (!message->is_unfinished)
+    return 1;
+  message->is_unfinished = 0;
+  if (!is_event((message_kind)message->kind))
+    return nodes_fill(self, message);
+  Message *event = read_event(self, message);
+  if (!event)
+    return 0;
+  *place = event;
+  Py_DECREF(message);
+  return 1;
+}
+
+/* What was copied need not stay pinned; of what waits to be acknowledged, handles have their objects by now. */
+static void release_copied(Message *message)
+{
+  if (message->data && message->holder && !message->is_offered) {
+    busq_peer_release(message->peer, &message->pinned);
+    Py_CLEAR(message->holder);
+  }
+}
+
+/* ---- one message ---- */
+
+typedef struct {
+  int is_ack;
+  int may_spin;
+  int takes_words; /* of the library: for a filter */
+} how;
+
+/* A message that was taken, or NULL with *result.  Where nothing is there and it may wait, it spins before it lets go of the interpreter's
+ * lock: letting go and taking it again costs more than what a busy sender needs. */
+static Message *take_one(Port *self, how given, int *result)
+{
+  busq_message found;
+  Message *message = NULL;
+  *result = busq_peer_receive_begin(self->peer);
+  if (*result != BUSQ_OK)
+    return NULL;
+  if (self->filter && !given.takes_words) { /* since it was asked for */
+    busq_peer_receive_end(self->peer);
+    *result = RECEIVE_FILTERED;
+    return NULL;
+  }
+  *result = peek(self, &found, given.takes_words);
+  if (*result == BUSQ_EMPTY && given.may_spin && busq_peer_receive_spin(self->peer, &found) == BUSQ_OK) {
+    /* As after every wait: signals first.  A handler that raises after a message is taken would lose it. */
+    busq_peer_receive_end(self->peer);
+    *result = PyErr_CheckSignals() < 0 ? RAISED : BUSQ_OK;
+    return NULL;
+  }
+  if (*result == BUSQ_OK) {
+    message = receive_prepare(self, self->peer, &found, given.is_ack, result);
+    if (message)
+      receive_take(self->member, message, &found, 0);
+    else if (*result == BUSQ_OK)
+      *result = RAISED;
+  }
+  busq_peer_receive_end(self->peer);
+  if (BUSQ_PUBLISHED(self->replaced))
+    port_drop_replaced(self);
+  return message;
+}
+
+/* BUSQ_OK without a message: try again. */
+static Message *receive_one(Port *self, how given, int *result)
+{
+  Message *message = take_one(self, given, result);
+  if (!message || !message->holder)
+    return message;
+  if (finish(self, &message) && PyErr_CheckSignals() == 0) {
+    release_copied(message);
+    return message;
+  }
+  message_give_back(message);
+  Py_DECREF(message);
+  *result = RAISED;
+  return NULL;
+}
+
+/* ---- many ---- */
+
+enum {
+  FEW = 64
+};
+
+/* What a call has taken and not handed over so far, all of it held. */
+typedef struct {
+  Py_ssize_t n, room;
+  Message **messages;
+  Message *few[FEW];
+} batch;
+
+static int batch_has_room(batch *self)
+{
+  if (self->n < self->room)
+    return 1;
+  const size_t room = (size_t)self->room * 4;
+  Message **messages = malloc(room * sizeof(Message *));
+  if (!messages)
+    return 0;
+  memcpy(messages, self->messages, (size_t)self->n * sizeof(Message *));
+  if (self->messages != self->few)
+    free(self->messages);
+  self->messages = messages;
+  self->room = (Py_ssize_t)room;
+  return 1;
+}
+
+/* Takes what is there.  There is room for a message before it is taken, so none is lost for want of it; and what was taken before is not
+ * lost for an exception that the next call would raise as well. */
+static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
+{
+  int result = busq_peer_receive_begin(self->peer);
+  if (result != BUSQ_OK)
+    return result;
+  if (self->filter) {
+    busq_peer_receive_end(self->peer);
+    return RECEIVE_FILTERED;
+  }
+  while (taken->n < limit && batch_has_room(taken)) {
+    busq_message found;
+    result = peek(self, &found, 0);
+    if (result == BUSQ_EMPTY && given.may_spin && !taken->n && busq_peer_receive_spin(self->peer, &found) == BUSQ_OK)
+      result = peek(self, &found, 0);
+    Message *message = result == BUSQ_OK ? receive_prepare(self, self->peer, &found, given.is_ack, &result) : NULL;
+    if (!message) {
+      result = result == BUSQ_OK ? RAISED : result;
+      break;
+    }
+    receive_take(self->member, message, &found, 1);
+    taken->messages[taken->n++] = message;
+  }
+  busq_peer_receive_end(self->peer);
+  if (BUSQ_PUBLISHED(self->replaced))
+    port_drop_replaced(self);
+  if (result == RAISED && taken->n)
+    PyErr_Clear();
+  return result;
+}
+
+/* Lets go of what was copied, under one latch; of a peer that was closed meanwhile, one by one. */
+static void batch_release(Port *self, const batch *taken)
+{
+  const int is_open = busq_peer_receive_begin(self->peer) == BUSQ_OK;
+  for (Py_ssize_t i = 0; i < taken->n; i++) {
+    Message *message = taken->messages[i];
+    if (!message->data || message->is_offered)
+      continue;
+    if (is_open)
+      busq_peer_receive_release(self->peer, &message->pinned, 1);
+    else
+      busq_peer_release(self->peer, &message->pinned);
+  }
+  if (is_open)
+    busq_peer_receive_end(self->peer);
+  for (Py_ssize_t i = 0; i < taken->n; i++)
+    if (taken->messages[i]->data && !taken->messages[i]->is_offered)
+      Py_CLEAR(taken->messages[i]->holder);
+}
+
+/* Passes all on as a list, or NULL: then an exception is set, and all of them come again.  Signals are looked at as late as can be: behind
+ * the release nothing can be given back, so a handler that raises from then on loses what the caller has not seen. */
+static PyObject *batch_hand_over(Port *self, batch *taken)
+{
+  PyObject *list = PyList_New(taken->n);
+  int is_whole = list != NULL;
+  for (Py_ssize_t i = 0; i < taken->n && is_whole; i++)
+    is_whole = finish(self, &taken->messages[i]);
+  if (is_whole && PyErr_CheckSignals() == 0) {
+    batch_release(self, taken);
+    for (Py_ssize_t i = 0; i < taken->n; i++)
+      (void)PyList_SetItem(list, i, (PyObject *)taken->messages[i]);
+  } else {
+    for (Py_ssize_t i = 0; i < taken->n; i++) {
+      message_give_back(taken->messages[i]);
+      Py_DECREF(taken->messages[i]);
+    }
+    Py_CLEAR(list);
+  }
+  if (taken->messages != taken->few)
+    free(taken->messages);
+  return list;
+}
+
+static PyObject *receive_many(Port *self, Py_ssize_t limit, how given, int *result)
+{
+  batch taken;
+  taken.n = 0;
+  taken.room = FEW;
+  taken.messages = taken.few;
+  *result = take_batch(self, limit, given, &taken);
+  if (taken.n) {
+    PyObject *list = batch_hand_over(self, &taken);
+    *result = list ? BUSQ_OK : RAISED;
+    return list;
+  }
+  return NULL;
+}
+
+/* ---- waiting ---- */
+
+static int wait_step(void *peer, int64_t left_ns)
+{
+  return busq_peer_wait(peer, left_ns);
+}
+
+/* Until there may be a message: BUSQ_OK, or RAISED; the deadline counts from the first wait. */
+static int await_message(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
+{
+  if (timeout_ns > 0 && *deadline_ns == timeout_ns)
+    *deadline_ns = now_ns() + timeout_ns;
+  const int result = gate_run(wait_step, self->peer, *deadline_ns, 0, NULL);
+  if (result == BUSQ_EMPTY)
+    busq_raise_empty((PyObject *)self);
+  else if (result != BUSQ_OK && result != RAISED)
+    return result;
+  return result == BUSQ_OK ? BUSQ_OK : RAISED;
+}
+
+/* ---- the methods ---- */
+
+static PyObject *receive(Port *self, Py_ssize_t limit, int is_ack, int64_t timeout_ns)
+{
+  const how given = {is_ack, timeout_ns != 0, 0};
+  int64_t deadline_ns = timeout_ns;
+  int result = BUSQ_OK;
+  do {
+    PyObject *received = NULL;
+    if (self->filter)
+      result = RECEIVE_FILTERED;
+    else
+      received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
+    if (received)
+      return received;
+    if (result == RECEIVE_FILTERED)
+      return filter_receive(self, limit, is_ack, deadline_ns == timeout_ns ? deadline_of(timeout_ns) : deadline_ns);
+    if (result == BUSQ_EMPTY)
+      result = await_message(self, timeout_ns, &deadline_ns);
+  } while (result == BUSQ_OK);
+  return result == RAISED ? NULL : error_raise(self->state, result);
+}
+
+static PyObject *receive_with(Port *self, PyObject *timeout, PyObject *ack, Py_ssize_t limit)
+{
+  int64_t timeout_ns;
+  int is_ack;
+  if (!ack_read(ack, &is_ack) || !timeout_read(timeout, &timeout_ns))
+    return NULL;
+  return receive(self, limit, is_ack, timeout_ns);
+}
+
+PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  static const signature expected = {"Peer", "recv", {"timeout", "ack"}, 1, 0};
+  PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
+  if (!port_has_joined(self) ||
+      ((n_args || names) && !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)))
+    return NULL;
+  return receive_with(self, values[0], values[1], 0);
+}
+
+PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
+PyObject *port_recv_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  static const signature expected = {"Peer", "recv_many", {"limit", "timeout", "ack"}, 2, 1};
+  PyObject *values[ARGUMENTS_MAX];
+  Py_ssize_t limit;
+  if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values) ||
+      !limit_read(values[0], &limit))
+    return NULL;
+  return receive_with(self, values[1], values[2], limit);
+}
+
+/* Receives for an iterator, which the end of the bus ends. */
+PyObject *port_next(Port *self, PyObject *unused);
+PyObject *port_next(Port *self, PyObject *unused)
+{
+  (void)unused;
+  if (!port_has_joined(self))
+    return NULL;
+  PyObject *message = receive(self, 0, 0, -1);
+  if (!message && busq_is_shut_down_error((PyObject *)self)) {
+    PyErr_Clear();
+    PyErr_SetNone(PyExc_StopIteration);
+  }
+  return message;
+}
+
+/* ---- for event loops ---- */
+
+Message *receive_any(Port *self, int is_ack, int *result)
+{
+  return receive_one(self, (how){is_ack, 0, 1}, result);
+}
+
+static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
+{
+  const how given = {is_ack, 0, 0};
+  int result;
+  do {
+    PyObject *received = NULL;
+    result = RECEIVE_FILTERED;
+    if (!self->filter)
+      received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
+    if (result == RECEIVE_FILTERED)
+      received = filter_take(self, limit, is_ack, 0, &result);
+    if (received)
+      return received;
+    if (result == BUSQ_EMPTY)
+      result = busq_port_look((PyObject *)self); /* the end of the bus is seen there */
+  } while (result == BUSQ_OK);
+  if (result != BUSQ_EMPTY && result != RAISED)
+    error_raise(self->state, result);
+  return NULL;
+}
+
+PyObject *busq_port_recv_try(PyObject *port, int is_ack)
+{
+  return receive_try((Port *)port, 0, is_ack);
+}
+
+PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack)
+{
+  return receive_try((Port *)port, limit, is_ack);
+}
+
+int busq_port_look(PyObject *port)
+{
+  return busq_peer_wait(((Port *)port)->peer, 0);
+}
+
+void busq_raise_empty(PyObject *port)
+{
+  PyErr_SetString(((Port *)port)->state->empty_error, "nothing came before the timeout");
+}
+
+void busq_raise_full(PyObject *port)
+{
+  PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
+}
+
+int busq_is_empty_error(PyObject *port)
+{
+  return PyErr_ExceptionMatches(((Port *)port)->state->empty_error);
+}
+
+int busq_is_shut_down_error(PyObject *port)
+{
+  return PyErr_ExceptionMatches(((Port *)port)->state->shut_down_error);
+}

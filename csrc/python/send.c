@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "python/port.h"
+#include <stdlib.h>
+
+/* ---- receivers ---- */
+
+/* Looking a name up may run Python code (a str with a hash or an equality of its own), and that may take anything out of the list. */
+__attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  if (IS_STR(to))
+    return port_known_target(self, to, targets);
+  const int is_tuple = PyTuple_Check(to);
+  if (!is_tuple && !PyList_Check(to))
+    return 0;
+  const Py_ssize_t count = is_tuple ? PyTuple_Size(to) : PyList_Size(to);
+  for (Py_ssize_t i = 0; i < count && count <= TARGETS_MAX; i++) {
+    PyObject *name = busq_sequence_item(to, i, is_tuple);
+    const int found = name && IS_STR(name) ? port_known_target(self, name, &targets[i]) : 0;
+    Py_XDECREF(name);
+    if (found <= 0)
+      return found;
+  }
+  return count <= TARGETS_MAX ? count : 0;
+}
+
+__attribute__((noinline)) Py_ssize_t port_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  return find_targets(self, to, targets);
+}
+
+static int is_handle(const busq_state *state, PyObject *object)
+{
+  return PyObject_TypeCheck(object, (PyTypeObject *)state->handle_type);
+}
+
+PyObject *receivers_of(busq_state *state, PyObject *to)
+{
+  PyObject *list = NULL;
+  if (IS_STR(to) || is_handle(state, to)) {
+    list = PyList_New(1);
+    if (list)
+      PyList_SetItem(list, 0, new_ref(to));
+    return list;
+  }
+  if (IS_BYTES(to) || PyByteArray_Check(to) || !is_iterable(to))
+    return error_wrong_type("to", to, "str, the name of a peer, or an iterable of names");
+  list = PySequence_List(to);
+  if (list && !PyList_Size(list)) {
+    PyErr_SetString(PyExc_ValueError, "no receivers (to): expected a name, or an iterable of at least one");
+    Py_CLEAR(list);
+  }
+  return list;
+}
+
+/* ---- one attempt ---- */
+
+static int send_step(void *given, int64_t left_ns)
+{
+  sending *call = given;
+  const busq_letter *to = &call->to;
+  if (call->draft)
+    return busq_pin_send(call->draft, to->targets, to->n_targets, call->draft_bytes, call->form, left_ns, call->sent);
+  if (call->missed && call->is_asking)
+    return busq_peer_send_letter_asking(call->peer, to, call->parts, call->n_parts, call->form, call->missed, call->sent);
+  if (call->missed)
+    return busq_peer_send_letter(call->peer, to, call->parts, call->n_parts, call->form, left_ns, call->missed, call->sent);
+  if (call->is_asking)
+    return busq_peer_send_asking(call->peer, to->targets, to->n_targets, call->parts, call->n_parts, call->form, call->sent);
+  return busq_peer_send_parts(call->peer, to->targets, to->n_targets, call->parts, call->n_parts, call->form, left_ns, call->sent);
+}
+
+static int is_large(const sending *call)
+{
+  uint64_t size = 0;
+  for (uint32_t i = 0; i < call->n_parts; i++)
+    size += call->parts[i].size_bytes;
+  return size > SEND_BYTES_MAX;
+}
+
+/* What is small keeps the interpreter's lock for as long as it need not wait. */
+static int send_resolved(sending *call, int64_t deadline_ns, Py_ssize_t before)
+{
+  if (!is_large(call)) {
+    const int result = send_step(call, 0);
+    if (result != BUSQ_INTERRUPTED && (result != BUSQ_FULL || deadline_ns == 0))
+      return result;
+  }
+  return gate_run(send_step, call, deadline_ns, before, call->sent);
+}
+
+/* ---- to names ---- */
+
+/* A result, or RAISED: also where a lookup has failed, whose error is another one than the send's. */
+static int resolve(Port *self, PyObject *names, uint64_t *targets)
+{
+  for (Py_ssize_t i = 0; i < PyList_Size(names); i++) {
+    PyObject *name = busq_sequence_item(names, i, 0);
+    const int result = name ? port_target(self, name, &targets[i]) : RAISED;
+    Py_XDECREF(name);
+    if (result == RAISED)
+      return RAISED;
+    if (result != BUSQ_OK) {
+      error_raise(self->state, result);
+      return RAISED;
+    }
+  }
+  return BUSQ_OK;
+}
+
+static int is_outdated(int result)
+{
+  return result == BUSQ_PEER_DEAD || result == BUSQ_INVALID || result == BUSQ_UNKNOWN_PEER;
+}
+
+/* A remembered receiver may be out of date: it has joined again since, or another peer has its slot, so that the two look like one
+ * receiver given twice.  If not, looking up once more changes nothing. */
+static int send_looking_up(Port *self, sending *call, PyObject *names, uint64_t *targets, int64_t deadline_ns, Py_ssize_t before)
+{
+  for (int is_retry = 0;; is_retry = 1) {
+    int result = resolve(self, names, targets);
+    if (result == BUSQ_OK)
+      result = send_resolved(call, deadline_ns, before);
+    if (!is_outdated(result) || *call->sent || !PyList_Size(names))
+      return result;
+    for (Py_ssize_t i = 0; i < PyList_Size(names); i++)
+      if (!port_forget(self, PyList_GetItem(names, i)))
+        return RAISED;
+    if (is_retry)
+      return result;
+  }
+}
+
+int send_names(Port *self, sending *call, PyObject *names, int64_t deadline_ns, Py_ssize_t before)
+{
+  uint64_t few[TARGETS_MAX];
+  const size_t n = (size_t)PyList_Size(names);
+  uint64_t *targets = n <= TARGETS_MAX ? few : malloc(n * sizeof *targets);
+  if (!targets) {
+    PyErr_NoMemory();
+    return RAISED;
+  }
+  call->peer = self->peer;
+  call->to.targets = targets;
+  call->to.n_targets = (uint32_t)n;
+  const int result = send_looking_up(self, call, names, targets, deadline_ns, before);
+  if (targets != few)
+    free(targets);
+  return result;
+}
+
+/* ---- to nodes, and with handles ---- */
+
+static int handle_check(const Port *self, PyObject *object)
+{
+  const Handle *handle = (const Handle *)object;
+  if (!is_handle(self->state, object))
+    error_wrong_type("a handle", object, "a busq.Handle (of a node: `node.handle`)");
+  else if (!handle->member || handle->member->peer != self->peer)
+    PyErr_Format(PyExc_ValueError,
+                 "%R belongs to another peer: who needs it gets it in a message, by `send(..., handles=[handle])`", object);
+  else if (handle->is_released)
+    PyErr_Format(PyExc_ValueError, "%R was released: this peer can use it again when a message brings it again", object);
+  else
+    return 1;
+  return 0;
+}
+
+static int handles_check(const Port *self, PyObject *handles)
+{
+  for (Py_ssize_t i = 0; i < PyTuple_Size(handles); i++)
+    if (!handle_check(self, PyTuple_GetItem(handles, i)))
+      return 0;
+  return 1;
+}
+
+/* The handles that a message carries, as a tuple; NULL with an exception. */
+static PyObject *carried(const busq_state *state, PyObject *handles)
+{
+  if (!handles)
+    return PyTuple_New(0);
+  if (is_handle(state, handles) || !is_iterable(handles))
+    return error_wrong_type("handles", handles, "an iterable of handles");
+  return PySequence_Tuple(handles);
+}
+
+/* Takes the handles out of a list of receivers, as a tuple. */
+static PyObject *split_receivers(const busq_state *state, PyObject *receivers)
+{
+  PyObject *nodes = PyList_New(0);
+  int failed = !nodes;
+  for (Py_ssize_t i = 0; i < PyList_Size(receivers) && !failed;) {
+    PyObject *one = PyList_GetItem(receivers, i);
+    if (!is_handle(state, one)) {
+      i++;
+      continue;
+    }
+    failed = PyList_Append(nodes, one) < 0 || PyList_SetSlice(receivers, i, i + 1, NULL) < 0;
+  }
+  PyObject *tuple = failed ? NULL : PyList_AsTuple(nodes);
+  Py_XDECREF(nodes);
+  return tuple;
+}
+
+static int are_different(PyObject *nodes)
+{
+  PyObject *set = PySet_New(nodes);
+  const int are = set && PySet_Size(set) == PyTuple_Size(nodes);
+  if (set && !are)
+    PyErr_SetString(PyExc_ValueError, "a node is given twice; each receiver gets a message once");
+  Py_XDECREF(set);
+  return are;
+}
+
+static void fail_missed(Port *self, PyObject *nodes, const uint8_t *missed, uint32_t sent)
+{
+  PyObject *fail = helper(self->state, "fail_missed");
+  PyObject *none = fail ? PyObject_CallFunction(fail, "Oy#I", nodes, (const char *)missed, PyTuple_Size(nodes), sent) : NULL;
+  Py_XDECREF(none);
+  Py_XDECREF(fail);
+}
+
+static int send_letter(Port *self, sending *call, PyObject *names, PyObject *nodes, PyObject *brought, int64_t deadline_ns,
+                       Py_ssize_t before)
+{
+  const size_t n_nodes = (size_t)PyTuple_Size(nodes), n_brought = (size_t)PyTuple_Size(brought);
+  uint64_t *numbers = calloc(n_nodes + n_brought + 1, sizeof *numbers);
+  uint8_t *missed = calloc(n_nodes + 1, 1);
+  int result = RAISED;
+  if (!numbers || !missed)
+    PyErr_NoMemory();
+  for (size_t i = 0; i < n_nodes + n_brought && numbers; i++) {
+    PyObject *handle = i < n_nodes ? PyTuple_GetItem(nodes, (Py_ssize_t)i) : PyTuple_GetItem(brought, (Py_ssize_t)(i - n_nodes));
+    numbers[i] = ((const Handle *)handle)->node;
+  }
+  if (numbers && missed) {
+    call->to = (busq_letter){.nodes = numbers, .n_nodes = (uint32_t)n_nodes};
+    call->to.handles = numbers + n_nodes;
+    call->to.n_handles = (uint32_t)n_brought;
+    call->missed = missed;
+    result = send_names(self, call, names, deadline_ns, before);
+    int is_missed = 0;
+    for (size_t i = 0; i < n_nodes; i++)
+      is_missed |= missed[i];
+    if (result == BUSQ_PEER_DEAD && is_missed) {
+      fail_missed(self, nodes, missed, *call->sent);
+      result = RAISED;
+    }
+  }
+  free(numbers);
+  free(missed);
+  return result;
+}
+
+/* The whole way: whatever the receivers are.  A result of the core, or RAISED. */
+static int send_whole(Port *self, sending *call, PyObject *to, PyObject *handles, int64_t deadline_ns, Py_ssize_t before)
+{
+  PyObject *names = receivers_of(self->state, to);
+  const int has_handles = handles && !(PyTuple_CheckExact(handles) && !PyTuple_Size(handles));
+  if (names && IS_STR(to) && !has_handles) {
+    const int result = send_names(self, call, names, deadline_ns, before);
+    Py_DECREF(names);
+    return result;
+  }
+  PyObject *nodes = names ? split_receivers(self->state, names) : NULL;
+  PyObject *brought = nodes ? carried(self->state, handles) : NULL;
+  int result = RAISED;
+  if (brought && handles_check(self, nodes) && handles_check(self, brought) && are_different(nodes))
+    result = PyTuple_Size(nodes) || PyTuple_Size(brought) ? send_letter(self, call, names, nodes, brought, deadline_ns, before)
+                                                          : send_names(self, call, names, deadline_ns, before);
+  Py_XDECREF(brought);
+  Py_XDECREF(nodes);
+  Py_XDECREF(names);
+  return result;
+}
+
+/* Any data, by the whole way. */
+static int send_data(Port *self, PyObject *to, PyObject *data, const char *argument, uint32_t form, PyObject *handles,
+                     int64_t deadline_ns, int is_asking, Py_ssize_t before, uint32_t *sent)
+{
+  payload read;
+  if (!payload_read(&read, data, argument, NULL, 0))
+    return RAISED;
+  sending call = {.parts = read.parts, .n_parts = read.n_parts, .form = form, .is_asking = is_asking, .sent = sent};
+  const int result = send_whole(self, &call, to, handles, deadline_ns, before);
+  payload_free(&read);
+  return result;
+}
+
+/* What a call returns: None, or NULL with an exception that says how many messages were sent. */
+static PyObject *send_done(Port *self, int result, Py_ssize_t sent)
+{
+  if (result == BUSQ_OK)
+    Py_RETURN_NONE;
+  if (result != RAISED)
+    error_raise(self->state, result);
+  error_set_sent(sent);
+  return NULL;
+}
+
+/* ---- the short way: bytes, to names that are known, or to a node ---- */
+
+static int send_node_now(Port *self, const Handle *to, PyObject *data)
+{
+  const busq_letter letter = {.nodes = &to->node, .n_nodes = 1};
+  const Py_ssize_t size = PyBytes_Size(data);
+  const busq_part part = {PyBytes_AsString(data), (uint64_t)size};
+  uint8_t missed;
+  uint32_t sent;
+  if (!to->member || to->member->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
+    return SEND_UNKNOWN;
+  /* What has missed the only node there is came to nobody: the whole way sends it again, and says so. */
+  return busq_peer_send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
+}
+
+static int send_now(Port *self, PyObject *to, PyObject *data)
+{
+  uint64_t targets[TARGETS_MAX];
+  if (!IS_BYTES(data))
+    return SEND_UNKNOWN;
+  if ((PyObject *)Py_TYPE(to) == self->state->handle_class)
+    return send_node_now(self, (const Handle *)(const void *)to, data);
+  const Py_ssize_t size = PyBytes_Size(data);
+  if (size > SEND_BYTES_MAX)
+    return SEND_UNKNOWN;
+  const Py_ssize_t count = find_targets(self, to, targets);
+  if (count < 0)
+    return RAISED;
+  if (!count)
+    return SEND_UNKNOWN;
+  return busq_peer_send(self->peer, targets, (uint32_t)count, PyBytes_AsString(data), (size_t)size, 0);
+}
+
+int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data)
+{
+  return send_now((Port *)port, to, data);
+}
+
+int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *handles, int is_asking)
+{
+  Port *self = (Port *)port;
+  uint32_t sent = 0;
+  int result = handles || is_asking ? SEND_UNKNOWN : send_now(self, to, data);
+  if (result != BUSQ_OK && result != BUSQ_FULL && result != RAISED)
+    result = send_data(self, to, data, "data", BUSQ_FORM_DATA, handles, 0, is_asking, 0, &sent);
+  if (result == BUSQ_OK || result == BUSQ_FULL)
+    return result;
+  send_done(self, result, (Py_ssize_t)sent);
+  return RAISED;
+}
+
+/* ---- the methods ---- */
+
+/* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
+PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  static const signature expected = {"Peer", "send", {"to", "data", "handles", "timeout"}, 2, 2};
+  PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
+  int64_t timeout_ns = -1;
+  if (!port_has_joined(self))
+    return NULL;
+  if (n_args == 2 && !names) {
+    values[0] = args[0];
+    values[1] = args[1];
+  } else if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)) {
+    return NULL;
+  } else if (!timeout_read(values[3], &timeout_ns)) {
+    return send_done(self, RAISED, 0);
+  }
+  if (!values[2]) {
+    const int result = send_now(self, values[0], values[1]);
+    if (result == BUSQ_OK)
+      Py_RETURN_NONE;
+    if (result == RAISED)
+      return send_done(self, result, 0);
+    if (result == BUSQ_FULL && timeout_ns == 0) {
+      busq_raise_full((PyObject *)self);
+      return send_done(self, RAISED, 0);
+    }
+  }
+  uint32_t sent = 0;
+  const int64_t deadline_ns = deadline_of(timeout_ns);
+  const int result = send_data(self, values[0], values[1], "data", BUSQ_FORM_DATA, values[2], deadline_ns, 0, 0, &sent);
+  return send_done(self, result, (Py_ssize_t)sent);
+}
+
+/* A pair (to, data) that an iterable has given; NULL with an exception. */
+PyObject *pair_of(PyObject *message, Py_ssize_t number)
+{
+  char argument[48];
+  PyOS_snprintf(argument, sizeof argument, "messages[%zd]", number);
+  if (!is_iterable(message))
+    return error_wrong_type(argument, message, "a pair (to, data)");
+  PyObject *pair = PySequence_Tuple(message);
+  if (pair && PyTuple_Size(pair) != 2) {
+    PyErr_Format(PyExc_ValueError, "%s has length %zd: expected a pair (to, data)", argument, PyTuple_Size(pair));
+    Py_CLEAR(pair);
+  }
+  return pair;
+}
+
+/* One of many; a result, or RAISED. */
+static int send_one(Port *self, PyObject *message, Py_ssize_t number, int64_t deadline_ns, uint32_t *sent)
+{
+  const int is_pair = IS_TUPLE(message) && PyTuple_Size(message) == 2;
+  const int result = is_pair ? send_now(self, PyTuple_GetItem(message, 0), PyTuple_GetItem(message, 1)) : SEND_UNKNOWN;
+  if (result == BUSQ_OK || result == RAISED)
+    return result;
+  PyObject *pair = is_pair ? new_ref(message) : pair_of(message, number);
+  if (!pair)
+    return RAISED;
+  const int whole = send_data(self, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1), "data", BUSQ_FORM_DATA, NULL, deadline_ns, 0,
+                              number, sent);
+  Py_DECREF(pair);
+  return whole;
+}
+
+/* The next message, or NULL at the end, and where an exception is set. */
+static PyObject *next_of(PyObject *messages, PyObject *iterator, Py_ssize_t at)
+{
+  if (iterator)
+    return PyIter_Next(iterator);
+  return at < PyList_Size(messages) ? busq_sequence_item(messages, at, 0) : NULL;
+}
+
+PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  static const signature expected = {"Peer", "send_many", {"messages", "timeout"}, 1, 1};
+  PyObject *values[ARGUMENTS_MAX], *message;
+  int64_t timeout_ns;
+  if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
+    return NULL;
+  if (!timeout_read(values[1], &timeout_ns))
+    return send_done(self, RAISED, 0);
+  const int64_t deadline_ns = deadline_of(timeout_ns);
+  PyObject *iterator = NULL;
+  if (!PyList_CheckExact(values[0])) {
+    iterator = is_iterable(values[0]) ? PyObject_GetIter(values[0])
+                                      : error_wrong_type("messages", values[0], "an iterable of pairs (to, data)");
+    if (!iterator)
+      return send_done(self, RAISED, 0);
+  }
+  Py_ssize_t n_sent = 0;
+  uint32_t sent = 0;
+  int result = BUSQ_OK;
+  while (result == BUSQ_OK && (message = next_of(values[0], iterator, n_sent)) != NULL) {
+    sent = 0;
+    result = send_one(self, message, n_sent, deadline_ns, &sent);
+    Py_DECREF(message);
+    n_sent += result == BUSQ_OK;
+  }
+  const int is_done = result == BUSQ_OK && !PyErr_Occurred();
+  PyObject *count = is_done ? PyLong_FromSsize_t(n_sent) : NULL;
+  if (!is_done)
+    send_done(self, result == BUSQ_OK ? RAISED : result, n_sent + (result == BUSQ_OK ? 0 : (Py_ssize_t)sent));
+  Py_XDECREF(iterator);
+  return count;
+}
+
+/* The parts of an object, and the form that they have together: a tuple. */
+static PyObject *encode_object(Port *self, PyObject *object)
+{
+  if (self->codec) {
+    PyObject *made = PyObject_CallMethod(self->codec, "encode", "(O)", object);
+    return made ? Py_BuildValue("(NI)", made, BUSQ_FORM_CODED) : NULL;
+  }
+  PyObject *encode = helper(self->state, "encode");
+  PyObject *parts = encode ? PyObject_CallFunctionObjArgs(encode, object, NULL) : NULL;
+  Py_XDECREF(encode);
+  return parts ? Py_BuildValue("(NI)", parts, BUSQ_FORM_OBJECT) : NULL;
+}
+
+static int send_encoded(Port *self, PyObject *to, PyObject *encoded, PyObject *handles, int64_t deadline_ns, int is_asking,
+                        uint32_t *sent)
+{
+  const uint32_t form = (uint32_t)PyLong_AsUnsignedLong(PyTuple_GetItem(encoded, 1));
+  const char *argument = form == BUSQ_FORM_CODED ? "what the codec has made" : "data";
+  return send_data(self, to, PyTuple_GetItem(encoded, 0), argument, form, handles, deadline_ns, is_asking, 0, sent);
+}
+
+PyObject *port_send_object(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+  static const signature expected = {"Peer", "send_object", {"to", "obj", "handles", "timeout"}, 2, 2};
+  PyObject *values[ARGUMENTS_MAX];
+  int64_t timeout_ns;
+  uint32_t sent = 0;
+  if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
+    return NULL;
+  PyObject *encoded = encode_object(self, values[1]);
+  int result = RAISED;
+  if (encoded && timeout_read(values[3], &timeout_ns))
+    result = send_encoded(self, values[0], encoded, values[2], deadline_of(timeout_ns), 0, &sent);
+  Py_XDECREF(encoded);
+  return send_done(self, result, (Py_ssize_t)sent);
+}
+
+/* ---- for coroutines, and for words of the library: once, and the caller has the note ---- */
+
+static PyObject *once_done(Port *self, int result)
+{
+  if (result == BUSQ_OK || result == BUSQ_FULL)
+    return PyBool_FromLong(result == BUSQ_OK);
+  return result == RAISED ? NULL : error_raise(self->state, result);
+}
+
+/* send_once(port, to, data, handles, note, is_asking): False where there is no room. */
+static PyObject *send_once(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  PyObject *object, *to, *data, *handles, *note;
+  int is_asking;
+  if (!PyArg_ParseTuple(args, "OOOOO!p", &object, &to, &data, &handles, state->note_type, &note, &is_asking))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  return once_done(self, send_data(self, to, data, "data", BUSQ_FORM_DATA, handles, 0, is_asking, 0, &((Note *)note)->sent));
+}
+
+static PyObject *encode(PyObject *module, PyObject *args)
+{
+  PyObject *object, *thing;
+  if (!PyArg_ParseTuple(args, "OO", &object, &thing))
+    return NULL;
+  Port *self = port_checked(module, object);
+  return self ? encode_object(self, thing) : NULL;
+}
+
+/* send_encoded_once(port, to, encoded, handles, note, is_asking): of what encode() has returned. */
+static PyObject *send_encoded_once(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  PyObject *object, *to, *encoded, *handles, *note;
+  int is_asking;
+  if (!PyArg_ParseTuple(args, "OOO!OO!p", &object, &to, &PyTuple_Type, &encoded, &handles, state->note_type, &note, &is_asking))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  return once_done(self, send_encoded(self, to, encoded, handles, 0, is_asking, &((Note *)note)->sent));
+}
+
+/* send_control_once(port, to, word): a word of the library. */
+static PyObject *send_control_once(PyObject *module, PyObject *args)
+{
+  PyObject *object, *to, *word;
+  uint32_t sent = 0;
+  if (!PyArg_ParseTuple(args, "OOO", &object, &to, &word))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  return once_done(self, send_data(self, to, word, "data", BUSQ_FORM_CONTROL, NULL, 0, 0, 0, &sent));
+}
+
+PyMethodDef send_functions[] = {{"send_once", VARARGS(send_once), NULL},
+                                {"encode", VARARGS(encode), NULL},
+                                {"send_encoded_once", VARARGS(send_encoded_once), NULL},
+                                {"send_control_once", VARARGS(send_control_once), NULL},
+                                {NULL, NULL, 0, NULL}};
