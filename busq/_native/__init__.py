@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C core: `_core`, bus1's peers and messages; ffi and lib, as cffi sees all of it, are loaded when asked for."""
-
-from __future__ import annotations
+"""The C core: `_core`, peers and messages of bus1; and ffi and lib, as cffi sees all of it, loaded when asked for."""
 
 from importlib.machinery import PathFinder as _PathFinder
-from typing import Any
 
 # Python looks into the current directory first, and in the root of a checkout it finds these sources there.
 if _PathFinder.find_spec(f"{__name__}._core", __path__) is None:
@@ -17,7 +14,7 @@ if _PathFinder.find_spec(f"{__name__}._core", __path__) is None:
 __all__ = ["ffi", "lib"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load the module that cffi has made; most programs need none of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -28,7 +28,6 @@ typedef struct {
 } error_kind;
 
 static const error_kind kinds[] = {
-    {BUSQ_EMPTY, 0, "Empty", "nothing came before the timeout"},
     {BUSQ_FULL, 0, "Full", "a receiver's queue, or the memory for messages, stayed full until the timeout"},
     {BUSQ_CLOSED, 0, "ShutDown", "this peer was closed"},
     {BUSQ_FORKED, 0, "ForkedHandle",
@@ -68,6 +67,10 @@ static PyObject *class_of_python(int result, int *number)
 
 PyObject *error_raise(busq_state *state, int result)
 {
+  if (result == BUSQ_EMPTY) { /* some poll */
+    PyErr_SetString(state->empty_error, "nothing came before the timeout");
+    return NULL;
+  }
   const char *text = busq_error_text(), *name = "BusqError";
   int number = 0;
   PyObject *class = new_ref(class_of_python(result, &number));

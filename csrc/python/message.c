@@ -40,6 +40,7 @@ Message *message_move(Message *message, PyObject *type)
   memcpy((char *)moved + CONTENT_BEGIN, (char *)message + CONTENT_BEGIN, CONTENT_BYTES);
   memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
   message->state = moved->state;
+  moved->is_derived = 1;
   return moved;
 }
 
@@ -84,6 +85,7 @@ static void message_drop_more(message_more *more)
   PyObject_Free(more);
 }
 
+/* At the end of an interpreter the module, and its state, may be gone before the last message. */
 static void message_dealloc(Message *self)
 {
   PyTypeObject *type = Py_TYPE(self);
@@ -94,12 +96,12 @@ static void message_dealloc(Message *self)
   Py_XDECREF(self->node);
   if (self->more)
     message_drop_more(self->more);
-  if ((PyObject *)type != self->state->message_type) {
+  if (self->is_derived) {
     object_free((PyObject *)self, type);
-    return;
+  } else {
+    PyObject_Free(self);
+    Py_DECREF(type);
   }
-  PyObject_Free(self);
-  Py_DECREF(type);
 }
 
 /* ---- the payload ---- */
@@ -429,6 +431,7 @@ static PyObject *ordered_message(PyObject *module, PyObject *args)
   if (!message)
     return NULL;
   message->state = state;
+  message->is_derived = 1;
   if (!message_need_more(message)) {
     Py_DECREF(message);
     return NULL;

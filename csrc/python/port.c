@@ -146,6 +146,8 @@ static PyObject *join(PyObject *module, PyObject *args)
   address = number ? PyLong_AsUnsignedLongLong(number) : 0;
   Py_XDECREF(number);
   Port *self = (Port *)object;
+  if (address && self->peer)
+    PyErr_SetString(PyExc_ValueError, "this peer has joined before");
   if (!address || self->peer || !name_read("name", name, &text, &bytes))
     return NULL;
   busq_bus *bus = (busq_bus *)(uintptr_t)address;
@@ -292,28 +294,6 @@ static PyObject *change(PyObject *module, PyObject *args)
 
 /* ---- for event loops ---- */
 
-static int wait_step(void *call, int64_t left_ns)
-{
-  return busq_peer_wait(call, left_ns);
-}
-
-/* wait(port, timeout_ns): one slice at most; a result of the core. */
-static PyObject *wait_for_message(PyObject *module, PyObject *args)
-{
-  PyObject *object;
-  long long timeout_ns;
-  int result;
-  if (!PyArg_ParseTuple(args, "OL", &object, &timeout_ns))
-    return NULL;
-  Port *self = port_checked(module, object);
-  if (!self)
-    return NULL;
-  Py_BEGIN_ALLOW_THREADS
-  result = wait_step(self->peer, timeout_ns);
-  Py_END_ALLOW_THREADS
-  return PyLong_FromLong(result);
-}
-
 static PyObject *listen(PyObject *module, PyObject *args)
 {
   PyObject *object;
@@ -347,7 +327,6 @@ PyMethodDef port_functions[] = {{"join", VARARGS(join), NULL},
                                 {"lookup", VARARGS(lookup), NULL},
                                 {"set_limit", VARARGS(set_limit), NULL},
                                 {"change", VARARGS(change), NULL},
-                                {"wait", VARARGS(wait_for_message), NULL},
                                 {"listen", VARARGS(listen), NULL},
                                 {"failed_target", ONE_ARG(failed_target), NULL},
                                 {"ask_for_room", ONE_ARG(ask_for_room), NULL},

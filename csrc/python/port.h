@@ -121,10 +121,7 @@ enum {
   SEND_UNKNOWN = -2 /* only the whole way knows: names that were not looked up, other data than bytes ... */
 };
 
-/* Tries once, whatever the receivers and the data are: BUSQ_OK, BUSQ_FULL, or RAISED, which says whether it was sent.  With is_asking it
- * asks for the room that was missing. */
-int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *handles, int is_asking);
-/* The short way of it, bytes to receivers that are known: a result of the core, SEND_UNKNOWN, or RAISED. */
+/* Tries the short way, bytes to receivers that are known: a result of the core, SEND_UNKNOWN, or RAISED. */
 int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data);
 /* A pair (to, data), which stands at that place of what an application gives; NULL with an exception. */
 PyObject *pair_of(PyObject *message, Py_ssize_t number);
@@ -168,10 +165,8 @@ void receive_take(Member *member, Message *message, const busq_message *found, i
 /* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
 PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
-/* Raises busq.Empty or busq.Full. */
-void busq_raise_empty(PyObject *port);
+/* Raises busq.Full. */
 void busq_raise_full(PyObject *port);
-int busq_is_empty_error(PyObject *port);
 int busq_is_shut_down_error(PyObject *port);
 
 #endif /* BUSQ_PYTHON_PORT_H */

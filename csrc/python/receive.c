@@ -395,7 +395,7 @@ static int await_message(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
     *deadline_ns = now_ns() + timeout_ns;
   const int result = gate_run(wait_step, self->peer, *deadline_ns, 0, NULL);
   if (result == BUSQ_EMPTY)
-    busq_raise_empty((PyObject *)self);
+    error_raise(self->state, result);
   else if (result != BUSQ_OK && result != RAISED)
     return result;
   return result == BUSQ_OK ? BUSQ_OK : RAISED;
@@ -514,19 +514,9 @@ int busq_port_look(PyObject *port)
   return busq_peer_wait(((Port *)port)->peer, 0);
 }
 
-void busq_raise_empty(PyObject *port)
-{
-  PyErr_SetString(((Port *)port)->state->empty_error, "nothing came before the timeout");
-}
-
 void busq_raise_full(PyObject *port)
 {
   PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
-}
-
-int busq_is_empty_error(PyObject *port)
-{
-  return PyErr_ExceptionMatches(((Port *)port)->state->empty_error);
 }
 
 int busq_is_shut_down_error(PyObject *port)

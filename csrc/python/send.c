@@ -342,19 +342,6 @@ int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data)
   return send_now((Port *)port, to, data);
 }
 
-int busq_port_send_try(PyObject *port, PyObject *to, PyObject *data, PyObject *handles, int is_asking)
-{
-  Port *self = (Port *)port;
-  uint32_t sent = 0;
-  int result = handles || is_asking ? SEND_UNKNOWN : send_now(self, to, data);
-  if (result != BUSQ_OK && result != BUSQ_FULL && result != RAISED)
-    result = send_data(self, to, data, "data", BUSQ_FORM_DATA, handles, 0, is_asking, 0, &sent);
-  if (result == BUSQ_OK || result == BUSQ_FULL)
-    return result;
-  send_done(self, result, (Py_ssize_t)sent);
-  return RAISED;
-}
-
 /* ---- the methods ---- */
 
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */

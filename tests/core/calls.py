@@ -20,6 +20,7 @@ from typing import Any
 from wholeness import LARGE, SMALL, AskWorld, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
 
 import busq
+from busq._native import _core as core
 from busq._port import objects as _objects
 from busq.bus import Bus1Peer
 
@@ -432,8 +433,7 @@ def view_ops() -> list[Op]:
 
 
 def ready_request(size: int, ack: bool, world: Any) -> Stage:
-    """A message by which alice asks bob, waiting for the reply; in no thread, as an event loop does."""
-    from busq._native import _core as core
+    """A message that alice asks bob, and for whose reply she waits; in no thread, as an event loop does."""
     from busq._port import requests as _requests
     from busq._port.deadline import Deadline
 
@@ -761,7 +761,7 @@ def finish_fresh(stage: Stage, turns: list[Turn]) -> None:
     del peer
     check_gone(stage)
     for name in ("alice", "bob", "carol"):
-        world.peers[name]._targets.pop("dave", None)
+        core.forget(world.peers[name], "dave")
 
 
 def check_gone(stage: Stage) -> None:
@@ -1032,7 +1032,7 @@ def finish_handle(stage: Stage, turns: list[Turn]) -> None:
         pass
     world.bus.remove("dave")
     for name in ("alice", "bob", "carol"):
-        world.peers[name]._targets.pop("dave", None)
+        core.forget(world.peers[name], "dave")
 
 
 def check_joined(peer: Any) -> None:

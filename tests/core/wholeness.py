@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bus of which it is known what each peer is still to receive, and the check that it is whole.
+"""A bus of which it is known what everybody is still to receive, and the question whether it is whole.
 
-A test that disturbs a call asks afterwards: did every message come once, or is it still there; does every view show
-what was sent; are queues, memory, descriptors and reference counts where they were before.
+Whoever disturbs a call asks afterwards: did every message come once, or is it still there; does every view show what
+was sent; are queues, memory, descriptors and reference counts where they were before?
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ def brief(data: bytes) -> str:
     return f"{data[:16]!r} of {len(data)} bytes"
 
 
+def _owner_of(peer: Any) -> Any:
+    """What messages keep of a peer."""
+    return core.owner(peer) if isinstance(peer, core.Port) else peer._handle
+
+
 def n_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -57,13 +62,13 @@ def compare(views: list[tuple[str, memoryview, bytes]]) -> None:
 class World:
     """A bus with peers that never leave: alice sends, bob and carol receive, dora is only written to.
 
-    `owed` are the messages that a peer is still to receive, in order; `perhaps` those of which it can't be known
-    whether they were sent, or were received: the call was struck when it had come to its end.
+    `owed` are the messages that a peer is still to receive, in order; `perhaps` those of which nobody can know whether
+    they were sent, or were received: the call was struck when it had come to its end.
     """
 
     order = "bus1"
     names: tuple[str, ...] = ("alice", "bob", "carol", "dora")
-    has_one_order = True  # whichever the senders are
+    has_one_order = True  # whoever the senders are
 
     def __init__(self) -> None:
         self.bus = busq.Bus.create(
@@ -87,7 +92,7 @@ class World:
         self.counts = self.count()
 
     def warm_up(self) -> None:
-        """Let all peers know all names."""
+        """Let everybody know everybody's name."""
         for sender in self.names:
             for size in (SMALL, LARGE):
                 self.put(sender, self.names, size)
@@ -118,7 +123,7 @@ class World:
             self.owed.setdefault(name, []).append(data)
 
     def receive(self, name: str) -> tuple[Any, bytes]:
-        """The next message of a peer, unread, and what it must hold."""
+        """The next message of a peer, unread, and what it must say."""
         message = self.peers[name].recv(timeout=10)
         return message, self.owed[name].pop(0)
 
@@ -150,7 +155,7 @@ class World:
         while self.views_returned:
             compare(self.views_returned[-1:])
             released = self.views_returned[-1][1]
-            released.release()  # by all calls that returned it
+            released.release()  # for all to whom it was returned
             self.views_returned = [one for one in self.views_returned if one[1] is not released]
             self.scribble(1)
         compare(self.views)
@@ -206,16 +211,15 @@ class World:
 
     def count(self) -> dict[str, int]:
         """What must be the same before and after."""
-        counts = {
-            f"references to the handle of {name}": sys.getrefcount(core.owner(peer))
-            for name, peer in self.peers.items()
-        }
+        owners = {name: _owner_of(peer) for name, peer in self.peers.items()}
+        counts = {f"references to the handle of {name}": sys.getrefcount(owner) for name, owner in owners.items()}
+        owners.clear()
         counts |= {f"references to {name}": sys.getrefcount(peer) for name, peer in self.peers.items()}
         counts["references to the bus"] = sys.getrefcount(self.bus)
         return counts | self._depths()
 
     def _depths(self) -> dict[str, int]:
-        slots = (self.bus._peer_facts(slot) for slot in range(len(self.names)))
+        slots = (self.bus._raw().peer(slot) for slot in range(len(self.names)))
         return {f"depth of the queue of {facts['name']}": facts["depth"] for facts in slots if facts}
 
     def check_counts(self) -> None:
@@ -266,7 +270,7 @@ class World:
 
 
 class AskWorld(World):
-    """The same with a thread that replies to whatever is asked; alice and bob have asked before."""
+    """The same with somebody who replies to whatever is asked, in a thread; alice and bob have asked before."""
 
     def __init__(self) -> None:
         self._server = threading.Thread(target=self._serve, daemon=True)
@@ -330,7 +334,7 @@ class OrderedWorld(World):
         """The same."""
 
     def drain(self, name: str) -> None:
-        """Receive up to what each peer has sent last; an order that is not FIFO may bring something after that."""
+        """Receive up to what everybody has sent last; an order that is not FIFO may bring something after that."""
         last = [self.payload(SMALL) for _ in self.names]
         for sender, data in zip(self.names, last, strict=True):
             self.peers[sender].send(name, data, timeout=10)
