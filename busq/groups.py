@@ -26,8 +26,7 @@ class View(NamedTuple):
     """The members of a group, from one place of the order to the next.
 
     `number` counts the views of the group, from 1; `members` are names, the same at every member, those that entered
-    first come first; `joined` and `left` say in what it differs from the view before, and `died` which of those that
-    left did not leave by themselves.
+    first come first; `joined` and `left` name the changes from the view before, and `died` those that left by dying.
 
     >>> import busq
     >>> with busq.Bus.create("doc-groups-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:

@@ -24,10 +24,6 @@ AREAS = ["csrc", "busq", "bench", "tests", "docs", "README.md", "CONTRIBUTING.md
 OPEN = {
     "busq",
     "busq/_port",
-    "busq/_state",
-    "busq/_util",
-    "busq/lab/check",
-    "csrc",
     "csrc/python",
 }
 
