@@ -433,7 +433,7 @@ def view_ops() -> list[Op]:
 
 
 def ready_request(size: int, ack: bool, world: Any) -> Stage:
-    """A message that alice asks bob, and for whose reply she waits; in no thread, as an event loop does."""
+    """A message by which alice asks bob, waiting for the reply; in no thread, as an event loop does."""
     from busq._port import requests as _requests
     from busq._port.deadline import Deadline
 
