@@ -8,7 +8,7 @@
  * the filter raises, and whatever a handler of a signal raises in it, loses nothing.
  *
  * Mechanism: sort(message) returns what the owner is to get now; where it raises, the message is sorted again by the next call.
- * must_sort(message) says whether it is to be sorted at all.  flush() sends what the filter has to say, and returns whether something is
+ * must_sort(message) returns whether it is to be sorted at all.  flush() sends the words of the filter, and returns whether something is
  * left.  One thread at a time is at it; a thread that calls again from within is refused.
  *
  * Not given: waking a thread that waits when another one finds more than it takes; it looks by itself after a slice of time.
@@ -101,7 +101,7 @@ static int sort_first(Port *self, PyObject *message)
   const Py_ssize_t n = PyList_Size(self->ready);
   const int failed = PyList_SetSlice(self->ready, n, n, list) < 0 || PyList_SetSlice(self->inbox, 0, 1, NULL) < 0;
   Py_DECREF(list);
-  return !failed && filter_ask(self, "flush", NULL) >= 0; /* now, since nothing says when its owner receives again */
+  return !failed && filter_ask(self, "flush", NULL) >= 0; /* now, since its owner may receive much later */
 }
 
 /* The next message for the owner, or NULL with *result: BUSQ_EMPTY also where it would have to be sorted. */

@@ -40,7 +40,7 @@ def brief(data: bytes) -> str:
 
 
 def _owner_of(peer: Any) -> Any:
-    """What messages keep of a peer."""
+    """Return what messages keep of a peer."""
     return core.owner(peer) if isinstance(peer, core.Port) else peer._handle
 
 
