@@ -218,9 +218,6 @@ def between_two(kind: str, loop: str, text: dict[bool, str], count: int) -> list
     return noted
 
 
-# ---- all of it ----
-
-
 def version_of(package: str) -> str:
     """Return the version that is installed, if one is."""
     try:

@@ -2,7 +2,7 @@
 """Groups of peers, and peers that are watched: what peers are there, as part of the order.
 
 A group has members, and every change of them is a *view*: an event that stands at one place of the order, the same for
-all.  `Peer.enter`, `Peer.view` and `Peer.watch` describe the methods; the core is csrc/shm/group/group.h.
+all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`; the core is csrc/shm/group/group.h.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class View(NamedTuple):
     """The members of a group, from one place of the order to the next.
 
     `number` counts the views of the group, from 1; `members` are names, the same at every member, those that entered
-    first come first; `joined` and `left` are its differences from the view before, and `died` which of those that
-    left did not leave by themselves.
+    first come first; `joined` and `left` name the changes from the view before, and `died` those that left by dying.
 
     >>> import busq
     >>> with busq.Bus.create("doc-groups-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
@@ -46,7 +45,7 @@ class View(NamedTuple):
 
 
 class EventMessage(core.Message):
-    """An event that stands in the order as messages do: its `kind` is what happened, its `sender` the peer it is about.
+    """An event that stands in the order as messages do: its `kind` says what has come to pass, its `sender` with whom.
 
     It has no payload.
     """
@@ -91,7 +90,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.views: dict[str, View] = {}
-        self.groups: dict[int, str] = {}  # by the number in an envelope
+        self.groups: dict[int, str] = {}  # by what an envelope says
         self.names: dict[str, dict[tuple[int, int], str]] = {}  # in that view, by incarnation and slot
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of messages that a call has sent, for the exception that ends it; for busq.ordered: elsewhere C counts."""
+"""The number of messages that a call has sent, for the exception that ends it: for other orders than bus1."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For other orders, the recorder and the laboratory, which call the core through cffi; with the errors of `_core`."""
+"""The core through cffi, for other orders, the recorder and the laboratory.  Its errors are those of `_core`."""
 
 from __future__ import annotations
 

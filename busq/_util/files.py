@@ -14,7 +14,7 @@ from typing import IO
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Let a file be written under a hidden name beside `path`, which it takes when it is whole; else it goes.
 
-    Nobody can foresee the hidden name, so that in a folder where others may write none of them has a link there.
+    The hidden name can't be foreseen, so that in a folder where others may write none of them has a link there.
 
     Errors: OSError, which names `path` where the file could not be made or could not take its place.
     """

@@ -82,7 +82,7 @@ def open_words(fd: int | str) -> memoryview:
 
 
 def how_ended(code: int) -> str:
-    """Say how a process ended, from its exit code.
+    """Describe how a process ended, from its exit code.
 
     >>> how_ended(-9), how_ended(3)
     ('was killed by SIGKILL', 'ended with exit code 3')

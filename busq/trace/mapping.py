@@ -128,9 +128,10 @@ def _own_numbers(events: Events, names: Any) -> Any:
     """
     if pa.types.is_integer(names.type):
         return names.to_numpy(zero_copy_only=False)
+    if not events.are_lines:
+        return None
     sends = pc.equal(events.columns["kind"], int(Kind.SEND))
-    its = pa.table([events.columns[name].filter(sends) for name in ("process", "message")], ["process", "message"])
-    pairs = its.group_by(["process", "message"]).aggregate([]).to_pydict().values() if events.are_lines else ((), ())
+    pairs = (events.columns[name].filter(sends).to_pylist() for name in ("process", "message"))
     are_own = [
         bool(_SHORT_NUMBER.fullmatch(process) and _MESSAGE.fullmatch(message))
         and (int(message) >> 32, int(message) & 0xFFFFFFFF > 0) == (int(process), True)

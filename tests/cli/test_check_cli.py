@@ -17,9 +17,10 @@ import pytest
 from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, TESTS, wait_until
 
-from busq.check import Counterexample, Interrupted, bounds
+from busq.check import Counterexample, Interrupted
 from busq.check import run as check
 from busq.cli import commands
+from busq.lab.check import bounds
 from busq.orders import ORDERS, parse
 from busq.scenario import load
 

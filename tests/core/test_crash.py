@@ -88,8 +88,8 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
             "recv-copied",
             "kill",
             "shm/receive/receive.c",
-            "  record_release(peer, found->record, found->mark);\n  position_done(peer, found->position);",
-            "  position_done(peer, found->position);\n  record_release(peer, found->record, found->mark);",
+            "  busq_found_release_record(peer, found->record, found->mark);\n  position_done(peer, found->position);",
+            "  position_done(peer, found->position);\n  busq_found_release_record(peer, found->record, found->mark);",
         ),
         (
             "late-2",

@@ -56,7 +56,7 @@ def test_a_method_tells_parameters_errors_cost_and_an_example(name: str, method:
     text = inspect.getdoc(method) or ""
     title, _, rest = text.partition("\n")
     assert re.fullmatch(r"[A-Z].*[.]", title), title
-    if other := re.search(r"as `busq\.Peer\.(\w+)`", title):  # the text has only what differs
+    if other := re.search(r"as `busq\.Peer\.(\w+)`", title):  # the rest holds what differs
         text += inspect.getdoc(getattr(busq.Peer, other[1])) or ""
     assert not rest or rest.startswith("\n"), "one line, and an empty one"
     for parameter in inspect.signature(method).parameters:

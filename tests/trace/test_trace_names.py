@@ -249,6 +249,42 @@ def test_equal_times_say_nothing_about_order(tmp_path: Path, name: str) -> None:
     assert "1 event of a process at the same time as another one: their order is not known" in run.checks["fifo"].text
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_messages_none_of_which_was_received_are_sends_alone(tmp_path: Path, name: str) -> None:
+    put_messages(tmp_path / name, [("m1", "ann", "bob", 0, None), ("m2", "ann", "bob", 1, None)])
+    (run,) = busq.audit.audit(tmp_path / name).runs
+    assert (run.messages, run.deliveries, [finding.kind for finding in run.findings]) == (2, 0, ["sends-alone"])
+
+
+# ---- text and tables alike ----
+
+
+def put_events(path: Path, rows: list[tuple[Any, ...]]) -> None:
+    names = ("host", "event", "id", "to", "pos")
+    if path.suffix == ".csv":
+        lines = [",".join("" if value is None else str(value) for value in row) for row in rows]
+        path.write_text("\n".join([",".join(names), *lines, ""]))
+        return
+    pq.write_table(pa.table({name: [row[place] for row in rows] for place, name in enumerate(names)}), path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_phantom_beside_a_send_to_all_is_counted(tmp_path: Path, name: str) -> None:
+    rows = [("ann", "send", "x", "*", 0), ("bob", "deliver", "x", None, 0), ("bob", "deliver", "ghost", None, 1)]
+    put_events(tmp_path / name, rows)
+    assert faults(tmp_path / name) == {"phantom": 1}
+    (run,) = busq.audit.audit(tmp_path / name).runs
+    assert f"{tmp_path / name}:" in run.findings[0].text
+    assert "sent to '*': taken as all processes but the sender" in run.findings[0].text
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_repetition_makes_its_process_a_receiver(tmp_path: Path, name: str) -> None:
+    rows = [("ann", "send", "x", None, 0), ("bob", "deliver", "x", None, 0), ("cleo", "redeliver", "x", None, 0)]
+    put_events(tmp_path / name, rows)
+    assert faults(tmp_path / name) == {}
+
+
 # ---- sends alone ----
 
 

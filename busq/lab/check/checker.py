@@ -21,7 +21,7 @@ from busq.lab.check.witness import Counterexample, Step
 
 __all__ = ["Interrupted", "run"]
 
-_SMALL_SECONDS = 5.0  # what the search may take that says which transitions there are
+_SMALL_SECONDS = 5.0  # the time of the search for the transitions that there are
 
 
 class Interrupted(KeyboardInterrupt):
@@ -65,7 +65,7 @@ def run(
 
     `application`: "free", every process sends whenever it likes; "reply", it sends one message, and then answers;
     "job", free, but the first delivery at process 0 begins a job during which it neither sends nor receives; "side",
-    free, but all learn by side channels of every delivery anywhere, and `side` is judged, promised or not: nobody
+    free, but all learn by side channels of every delivery anywhere, and `side` is judged, promised or not: no process
     delivers a message after one whose sender knew of it.
     `network`: "unordered"; "fifo", where channels keep the order; by default what the order needs, and an order that
     needs "fifo" promises nothing without.  It may double and lose so many packets (lose: only where the order bears it;
@@ -82,7 +82,7 @@ def run(
     there are cores, `memory` is in bytes (by default half of what is free, at most 16 GiB), `seconds` bounds the time.
     `progress` is called ten times a second at most.
 
-    Where memory, time, depth or the room for packets is not enough, the result says so, and what was seen until then.
+    Where memory, time, depth or the room for packets is not enough, the result has that, and what was seen until then.
     Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
     be, NoSpace, and what `progress` raises.  Costs about 0.3 to 3 us of processor time and 8 to 16 bytes per state, and
     for the way that a depth-first search is on some KiB per step, which decides in large groups.
@@ -228,7 +228,7 @@ class _Check:
 
     def _conclude(self) -> Result:
         plan, first = self._plan, self._searches[0]
-        # A search that only shortens a counterexample says nothing about what was seen.
+        # A search that only shortens a counterexample proves nothing about what was seen.
         whole = [one for one in self._searches if one is first or one.counts_moves]
         faults = functools.reduce(operator.or_, (facts.faults for facts in self._facts))
         verdicts = {

@@ -78,7 +78,7 @@ class GroupsStep:
     """A step of an execution of the model: `process` does it; the rest as far as its kind has it.
 
     `change` is "", for a message, or "enter", "leave", "mourn"; `other` a destination, or whose record it is; `record`
-    tells records apart: a message that was passed over goes on as another one.  `outcome` as in `busq_groups_step`.
+    distinguishes records: a message that was passed over goes on as another one.  `outcome` as in `busq_groups_step`.
     """
 
     kind: str
@@ -133,7 +133,7 @@ class GroupsCounterexample:
 class GroupsResult(Figures):
     """The result of a search; `holds`: no violation was found; the figures as in `Figures`.
 
-    `search` says how it went, "depth" or "breadth" first.  Depth first, a violation has no counterexample where the
+    `search` is how it went, "depth" or "breadth" first.  Depth first, a violation has no counterexample where the
     search breadth first that was made for it has come to no end.
     """
 
@@ -180,8 +180,8 @@ def run_groups(
 
     Any of `processes` sends to the group, enters while it is out of it and leaves while it is in, at any moment:
     `messages` sends and `changes` of views in all, of which up to `kills` are deaths; up to `stops` processes stop for
-    ever.  At first the group has so many `members` (by default all but two).  Whoever waits for a sender that runs puts
-    it off `put_offs` times; one that is dead or stopped, always.  `named`: every message names the last process, too.
+    ever.  At first the group has so many `members` (by default all but two).  A waiting process puts a running sender
+    off `put_offs` times; one that is dead or stopped, always.  `named`: every message names the last process, too.
 
     A multicast is staged at one destination after the other, sealed, raises one clock after the other, and is
     committed; with `whole_steps` it does each of these at all destinations at once, so that larger bounds come to their
@@ -190,7 +190,7 @@ def run_groups(
     `search` is "breadth" first, as it is with "auto": the first violation is a shortest one.  "depth" first takes less
     memory (some 20 bytes per state, and not 40 to 70), and goes breadth first after a violation, for the way to it.
 
-    `memory` and `seconds` bound the search; `progress` is told states and depth.  Errors: ValueError, NoSpace.
+    `memory` and `seconds` bound the search; `progress` gets states and depth.  Errors: ValueError, NoSpace.
     """
     config = ffi.new("busq_groups_config *")
     config.processes = n = arguments.whole("processes", processes, 2, lib.BUSQ_GROUPS_PROCESSES_MAX)

@@ -215,7 +215,7 @@ def has_its_network(protocol: str, network: str) -> bool:
 
 
 def _known(order: orders.Order, application: str) -> tuple[str, ...]:
-    """The properties in the model: beyond the common ones, those that the order promises or somebody is informed of."""
+    """The properties in the model: the common ones, those that the order promises, and `side` under "side"."""
     beyond = tuple(name for name in BEYOND if name != "side" or application == "side")
     if "synchronous" in order.claims:
         return (*_SAFETY, "synchronous", *beyond)

@@ -73,7 +73,7 @@ class Progress:
 class Figures:
     """How far a search came, and what it found; one search, or all of a check.
 
-    That all was seen says `complete`, and if not, `unexplored` says why.  `unique_states` are different states,
+    `complete`: all was seen; if not, `unexplored` has the reason.  `unique_states` are different states,
     `total_states` moves that were made (and the start), `ends` states in which nothing can happen any more, `max_depth`
     the longest way that was searched, in moves: a state that was met before is not gone through again on a longer one.
     `rate` are unique states per second.

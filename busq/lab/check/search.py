@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One search in the core: it runs until it is over, out of time, or interrupted, and says what it has seen."""
+"""One search in the core: it runs until it is over, out of time, or interrupted, and reports what it has seen."""
 
 from __future__ import annotations
 

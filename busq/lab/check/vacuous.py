@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what no order could break within a bound: there, a check that says "holds" says nothing.
+"""Finds what no order could break within a bound: there, "holds" as the result of a check proves nothing.
 
 Guarantee: a property is called vacuous only if no execution within the bound breaks it, whatever an order does with
 packets, as long as it delivers each message at most once at each destination, and nothing that was not sent.  For free
@@ -65,7 +65,7 @@ class Sends:
         )
 
     def _effects(self, cause: int) -> set[int]:
-        """The messages that may be sent by who sent this one, or by who got it, and what may follow from these."""
+        """The messages that may be sent by the sender or a receiver of this one, and what may follow from these."""
         effects: set[int] = set()
         following = [cause]
         while following:

@@ -43,7 +43,7 @@ class Step:
 
     `process` submits, receives, wakes up or ends its job; to it a packet goes that is lost or doubled.  `message` is
     what the message is called, in the order of submits; `to` are its destinations, where it is submitted.  Of packets:
-    what they are, who sent them, and the numbers that they carry.
+    what they are, their senders, and the numbers that they carry.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class _Mismatch(ValueError):
 
 
 class _Performance:
-    """The steps, done on a stage, as far as they can be: what was said, what came of it, and what went wrong."""
+    """The steps, done on a stage, as far as they can be: what was written, what came of it, and what went wrong."""
 
     def __init__(self, example: Counterexample) -> None:
         self.stage = Stage(
@@ -159,7 +159,7 @@ class Counterexample:
 
     @property
     def _setting(self) -> str:
-        """The order, as a scenario says it: with the network, where that is not the one that the order needs."""
+        """The order, as a scenario writes it: with the network, where that is not the one that the order needs."""
         needed = "fifo" if orders.parse(self.order)[0].fifo_channels else "unordered"
         return self.order if self.network == needed else f"{self.order}, network {self.network}"
 
@@ -177,7 +177,7 @@ class Counterexample:
             return "\n".join(f"> {command}" for command in plain) + "\n"
 
     def scenario(self, title: str = "") -> str:
-        """Return a scenario file: a comment, the order, the transcript, and what the observers say.
+        """Return a scenario file: a comment, the order, the transcript, and what the observers find.
 
         Raises ValueError where the order can't be performed.  O(steps^2).
         """
@@ -241,7 +241,7 @@ class Counterexample:
         return self._perform().stage.execution()
 
     def judge(self) -> dict[str, Verdict]:
-        """Return what the observers say; ValueError where the steps can't be performed.  O(steps^2)."""
+        """Return what the observers find; ValueError where the steps can't be performed.  O(steps^2)."""
         return self._perform().stage.judge()
 
     def as_json(self) -> dict[str, Any]:
@@ -299,7 +299,7 @@ class Counterexample:
 
 
 def _command(step: Step, names: Sequence[str], words: str) -> str:
-    """A step in the language of scenarios; `words` say which packet."""
+    """A step in the language of scenarios; `words` name the packet."""
     name, sender = names[step.process], names[step.sender] if step.kind in OF_PACKETS else ""
     to = ", ".join(names[one] for one in step.to)
     return {
@@ -322,7 +322,7 @@ def _faults(given: Any) -> tuple[str, ...]:
 
 
 def _can_be(step: Step, processes: int) -> bool:
-    """Whether a step that somebody wrote down has what its kind needs, and nothing that a transcript can't say."""
+    """Whether a step in a file has what its kind needs, and nothing that a transcript can't hold."""
     peers = [step.process, *step.to, *([step.sender] if step.kind in OF_PACKETS else [])]
     return (
         step.kind in KINDS
@@ -334,7 +334,7 @@ def _can_be(step: Step, processes: int) -> bool:
     )
 
 
-# ---- what the observers say ----
+# ---- what the observers find ----
 
 
 def _is_confirmed(name: str, performance: _Performance) -> bool:
@@ -355,7 +355,7 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
         return isinstance(performance.failure, CorruptSegment)
     if name == "kept":
         return isinstance(performance.failure, CorruptSegment) or bool(_what_is_stuck(performance.stage))
-    stage = performance.stage  # no stage tells what never ends; but what ends has nothing left to do
+    stage = performance.stage  # no stage shows what never ends; but what ends has nothing left to do
     return bool(stage.packets) or any(stage.gauge(process)["alarms"] for process in stage.processes)
 
 
@@ -388,7 +388,7 @@ def _what_is_stuck(stage: Stage) -> list[str]:
 
 
 def _strangers(stage: Stage) -> Iterator[str]:
-    """Packets about a message that go to or come from somebody who has nothing to do with it."""
+    """Packets about a message that go to or come from a process that has nothing to do with it."""
     execution, names = stage.execution(), stage.processes
     for event in execution.events:
         if event.kind != "send" or not event.message:

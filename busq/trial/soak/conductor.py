@@ -27,9 +27,7 @@ from multiprocessing import connection
 from typing import Any
 
 import busq
-from busq._native import ffi, lib
 from busq._port.directory import default_directory
-from busq._port.through_cffi import check, raw_bus
 from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
 from busq.trial.crew import ENDINGS
@@ -402,9 +400,8 @@ def _left(bus: busq.Bus, facts: dict[str, Any]) -> int:
         return 0
     if facts["consumers"] is None:
         return int(facts["depth"])
-    waiting, unfinished = ffi.new("uint64_t *"), ffi.new("uint64_t *")
-    check(lib.busq_bus_count(raw_bus(bus), facts["incarnation"] << 16 | facts["slot"], waiting, unfinished))
-    return int(unfinished[0])
+    counted = bus._raw().count(facts["incarnation"] << 16 | facts["slot"])
+    return int(counted[1]) if counted is not None else 0
 
 
 # ---- the killer and the workers ----

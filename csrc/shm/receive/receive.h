@@ -52,14 +52,6 @@ BUSQ_ALWAYS_INLINE int busq_receive_begin(busq_peer *peer)
 
 /* BUSQ_OK: peer->receiver.found can be delivered; BUSQ_EMPTY; or damage.  All of these want the receive latch. */
 int busq_receive_peek(busq_peer *peer);
-/* One of several readers of a queue (share.h) takes only what it has reached for; between the two no other reader gets
- * it. Returns as peek. */
-int busq_receive_reach(busq_peer *peer);
-/* It was reached for, and not taken: any reader may have it. */
-void busq_receive_put_back(busq_peer *peer);
-/* Before such a reader sleeps, and from time to time: buries readers that died with something in their hands, moves the
- * head, and looks at what came back. */
-void busq_receive_tend(busq_peer *peer);
 /* Takes what was found, in one of the modes of busq_take.  Pinned, its memory stays until busq_receive_release;
  * offered, until busq_receive_ack, and if that does not come, a successor finds it again; copied, it is given back at
  * once. */

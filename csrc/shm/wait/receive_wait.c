@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
+#include "shm/receive/several.h"
 #include "shm/send/memory.h"
 #include "shm/send/multicast.h"
 #include "shm/trace/tracer.h"

@@ -43,6 +43,7 @@ class Mutant:
 
 MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
 RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
+LOOK, SEVERAL = "shm/receive/look.h", "shm/receive/several.c"
 SHARE, GRAVE = "shm/message/share.c", "shm/burial/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group_table.c", "shm/group/group_send.c", "shm/group/group_receive.c"
 NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
@@ -138,28 +139,31 @@ MUTANTS = [
         "ATTEMPT_NOT_CHECKED",
         "a reference of an attempt that was put off counts",
         "one multicast, the sender may be stopped",
-        RECEIVE,
+        LOOK,
         (
             "((state ^ reference.tag) & ~BUSQ_PHASE_MASK) ||",
             "((state ^ reference.tag) & ~(uint64_t)0 << 10) ||",
         ),
+        compiled=RECEIVE,
     ),
     mutant(
         "SEQUENCE_NOT_CHECKED",
         "a reference counts whatever the record now holds",
         "one multicast, the sender may be stopped",
-        RECEIVE,
+        LOOK,
         ("((state ^ reference.tag) & ~BUSQ_PHASE_MASK) ||", ""),
+        compiled=RECEIVE,
     ),
     mutant(
         "TAIL_NOT_READ",
         "a late message is delivered without reading the tail again",
         "two senders, the same two receivers, proposals lost",
-        RECEIVE,
+        LOOK,
         (
             '    BUSQ_STEP("tail");\n    return busq_ring_tail(&peer->receiver.ring) == peer->receiver.scan;',
             '    BUSQ_STEP("tail");\n    return true;',
         ),
+        compiled=RECEIVE,
     ),
     mutant(
         "COMMIT_BY_STORE",
@@ -191,8 +195,8 @@ MUTANTS = [
         "one multicast, a receiver may be killed",
         RECEIVE,
         (
-            "  record_release(peer, found->record, found->mark);\n  position_done(peer, found->position);\n",
-            "  position_done(peer, found->position);\n  record_release(peer, found->record, found->mark);\n",
+            "  busq_found_release_record(peer, found->record, found->mark);\n  position_done(peer, found->position);\n",
+            "  position_done(peer, found->position);\n  busq_found_release_record(peer, found->record, found->mark);\n",
         ),
     ),
     mutant(
@@ -223,12 +227,12 @@ MUTANTS = [
         "DONE_BEFORE_IN_HAND",
         "a message is taken out of a shared queue before it stands in its reader's hands",
         "two readers share a queue and acknowledge, a reader may be killed",
-        RECEIVE,
+        SEVERAL,
         (
-            "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
+            "  if (mode == BUSQ_TAKE_COPIED)\n    busq_found_release_record(peer, found->record, found->mark);\n",
             "  if (mode != BUSQ_TAKE_COPIED)\n"
             "    busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);\n"
-            "  if (mode == BUSQ_TAKE_COPIED)\n    record_release(peer, found->record, found->mark);\n",
+            "  if (mode == BUSQ_TAKE_COPIED)\n    busq_found_release_record(peer, found->record, found->mark);\n",
         ),
     ),
     mutant(

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_RECEIVE_SEVERAL_H
+#define BUSQ_SHM_RECEIVE_SEVERAL_H
+/*
+ * Receiving as one of several readers of a queue (share.h): a reader takes only what it has reached for by a swap.
+ *
+ * All of these want the receive latch.
+ */
+#include "shm/memory/peer.h"
+
+/* One of several readers of a queue (share.h) takes only what it has reached for; between the two no other reader gets
+ * it. Returns as peek. */
+int busq_receive_reach(busq_peer *peer);
+/* It was reached for, and not taken: any reader may have it. */
+void busq_receive_put_back(busq_peer *peer);
+/* Before such a reader sleeps, and from time to time: buries readers that died with something in their hands, moves the
+ * head, and looks at what came back. */
+void busq_receive_tend(busq_peer *peer);
+
+/* ---- for receive.c ---- */
+
+/* As busq_receive_peek: what could be reached for. */
+int busq_several_peek(busq_peer *peer);
+/* Takes what was reached for. */
+void busq_several_take(busq_peer *peer, uint32_t mode);
+/* A position of our hands is done with. */
+void busq_several_done(busq_peer *peer, uint64_t position);
+/* Gives a claim back; false where it is not ours any more. */
+bool busq_several_return(busq_peer *peer, uint64_t place, uint32_t sender);
+
+#endif /* BUSQ_SHM_RECEIVE_SEVERAL_H */
