@@ -42,6 +42,7 @@ typedef struct {
   PyObject *inbox, *ready; /* lists: taken and not looked at; for the owner */
   void *turn;              /* a lock: of the thread that is at it */
   long sorter;             /* that thread */
+  int has_unsent;          /* words that had no room */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
   PyObject *replaced;   /* by another one in `names`; or NULL */
@@ -162,7 +163,11 @@ Message *receive_any(Port *self, int is_ack, int *result);
 Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result);
 /* Takes what was prepared; with is_held, what was copied stays pinned, too.  Nothing in here can fail. */
 void receive_take(Member *member, Message *message, const busq_message *found, int is_held);
-/* Receive by a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
+enum {
+  FILTER_BUSY = -4 /* another thread is at the filter, and the deadline has come */
+};
+
+/* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
 PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
 /* Raises busq.Full. */

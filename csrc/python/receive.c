@@ -489,7 +489,7 @@ static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
       received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
     if (result == RECEIVE_FILTERED)
       received = filter_take(self, limit, is_ack, 0, &result);
-    if (received)
+    if (received || result == FILTER_BUSY)
       return received;
     if (result == BUSQ_EMPTY)
       result = busq_port_look((PyObject *)self); /* the end of the bus is seen there */
