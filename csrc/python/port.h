@@ -2,7 +2,7 @@
 #ifndef BUSQ_PYTHON_PORT_H
 #define BUSQ_PYTHON_PORT_H
 /*
- * A port: the peer of a bus of order bus1 as Python has it.
+ * A port: one process's end of a peer of a bus of order bus1, as a Python object.
  *
  * Guarantee: busq/peer.py.  Between taking a message and handing it over, and between committing one and returning, no Python code runs
  * that could lose it; where some has to (an event is read), what it raises gives the message back.
@@ -165,8 +165,6 @@ void receive_take(Member *member, Message *message, const busq_message *found, i
 /* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
 PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
-/* Raises busq.Full. */
-void busq_raise_full(PyObject *port);
 int busq_is_shut_down_error(PyObject *port);
 
 #endif /* BUSQ_PYTHON_PORT_H */

@@ -23,6 +23,8 @@ static message_kind kind_of(const busq_message *found)
   if (!(found->form & BUSQ_FORM_ENVELOPE) || found->kind == BUSQ_KIND_DATA)
     return KIND_DATA;
   switch (found->kind) {
+  case BUSQ_KIND_VIEW:
+    return KIND_VIEW;
   case BUSQ_KIND_NODE_DESTROYED:
     return KIND_NODE_DESTROYED;
   case BUSQ_KIND_NODE_RELEASED:
@@ -32,7 +34,7 @@ static message_kind kind_of(const busq_message *found)
   case BUSQ_KIND_LEFT:
     return KIND_LEFT;
   default:
-    return KIND_VIEW; /* and what is damaged: reading the event finds out */
+    return KIND_VIEW; /* what is damaged: reading the event finds out */
   }
 }
 
@@ -512,11 +514,6 @@ PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack)
 int busq_port_look(PyObject *port)
 {
   return busq_peer_wait(((Port *)port)->peer, 0);
-}
-
-void busq_raise_full(PyObject *port)
-{
-  PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
 }
 
 int busq_is_shut_down_error(PyObject *port)

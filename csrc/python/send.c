@@ -367,7 +367,7 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
     if (result == RAISED)
       return send_done(self, result, 0);
     if (result == BUSQ_FULL && timeout_ns == 0) {
-      busq_raise_full((PyObject *)self);
+      error_raise_full(self->state);
       return send_done(self, RAISED, 0);
     }
   }
