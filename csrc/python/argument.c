@@ -73,7 +73,7 @@ int timeout_read(PyObject *timeout, int64_t *timeout_ns)
   const double seconds = is_text ? -1 : PyFloat_AsDouble(timeout);
   if (is_text || (seconds == -1 && PyErr_Occurred())) {
     if (!is_text && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-      PyErr_Clear(); /* longer than a float can say is for ever */
+      PyErr_Clear(); /* longer than a float can hold is for ever */
       return 1;
     }
     if (!is_text && !PyErr_ExceptionMatches(PyExc_TypeError))
@@ -263,7 +263,7 @@ static int payload_make_room(payload *self, Py_ssize_t n)
   return 0;
 }
 
-/* Of a list of bytes, during which no Python code runs; false where a part is something else. */
+/* Reads a list of bytes, during which no Python code runs; false where a part is something else. */
 static int payload_read_bytes(payload *self, PyObject *list, Py_ssize_t n)
 {
   for (Py_ssize_t i = 0; i < n; i++) {

@@ -365,7 +365,7 @@ static int may_ask_now(const Port *self, PyObject *to, PyObject *data)
 }
 
 /* Registered as requests.py would have done it, so that from any step on that can go on with it.  Between this and request_end no Python
- * code runs, but where that is said. */
+ * code runs, but where a comment names it. */
 static PyObject *request_begin(Port *self, Request *request)
 {
   PyObject *key = PyIter_Next(self->ask.numbers);

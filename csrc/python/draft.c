@@ -219,7 +219,7 @@ static PyObject *draft_send(Draft *self, PyObject *const *args, Py_ssize_t n_arg
 
 /* ---- its end ---- */
 
-/* What still looks at the memory keeps it until it is dropped. */
+/* A view that still looks at the memory keeps it until it is dropped. */
 static PyObject *draft_exit(Draft *self, PyObject *const *args, Py_ssize_t n_args)
 {
   PyObject *buffer, *pin;

@@ -112,7 +112,7 @@ static void module_free(void *module)
   (void)module_clear(module);
 }
 
-/* Since 3.12 a module says by this slot that it can live in an interpreter with a lock of its own.  Earlier versions do not know the slot,
+/* Since 3.12 a module declares by this slot that it can live in an interpreter with a lock of its own.  Earlier versions do not know the slot,
  * and the limited API of 3.10 has no name for it. */
 #define MOD_MULTIPLE_INTERPRETERS 3
 #define MOD_PER_INTERPRETER_GIL_SUPPORTED ((void *)2)
@@ -135,7 +135,7 @@ static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT,
                                                module_clear,
                                                module_free};
 
-/* The same for every interpreter of a process, which has one version. */
+/* Every interpreter of a process has the same version, and gets the same slots. */
 PyMODINIT_FUNC PyInit__core(void)
 {
   int major = 0, minor = 0;

@@ -65,7 +65,7 @@ typedef struct {
 } busq_state;
 _Static_assert(sizeof(busq_state) == BUSQ_STATE_OBJECTS * sizeof(PyObject *), "each object is in the list");
 
-/* A function of busq._port.helpers: what is rare, and said better in Python.  New reference, or NULL with an exception. */
+/* A function of busq._port.helpers: what is rare, and better written in Python.  New reference, or NULL with an exception. */
 PyObject *helper(busq_state *state, const char *name);
 
 extern PyType_Spec member_spec, port_spec, message_spec, draft_spec, handle_spec, node_spec, bus_spec, note_spec, request_spec, pin_spec,

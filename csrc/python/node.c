@@ -7,8 +7,8 @@
  * Guarantee: one object for each node that a peer owns and for each handle that it holds; a handle that came alive is let go of once,
  * with its object or before.
  *
- * Mechanism: the port remembers its own nodes, and has weak references of handles.  A handle that the core counts for an object says so
- * in `is_counted`, and a message's bit for it is cleared in the same step.
+ * Mechanism: the port remembers its own nodes, and has weak references of handles.  A handle that the core counts for an object has
+ * `is_counted` set, and a message's bit for it is cleared in the same step.
  *
  * Not given: handles in a forked child.
  */
@@ -222,7 +222,7 @@ static int remember(PyObject *dict, uint64_t number, PyObject *object)
   return result;
 }
 
-/* What a weak reference refers to, or NULL. */
+/* The referent of a weak reference, or NULL. */
 static PyObject *referent(PyObject *reference)
 {
 #ifdef Py_GIL_DISABLED
@@ -300,7 +300,7 @@ static Node *own_node(Port *self, uint64_t number)
   return node;
 }
 
-/* ---- what messages say ---- */
+/* ---- what messages bring ---- */
 
 static Handle *dead_handle(Port *self, uint64_t number)
 {

@@ -212,7 +212,7 @@ static PyObject *address(PyObject *module, PyObject *object)
   return self ? PyLong_FromVoidPtr(self->peer) : NULL;
 }
 
-/* What messages keep of a port. */
+/* owner(port): the part of a port that its messages keep. */
 static PyObject *owner(PyObject *module, PyObject *object)
 {
   Port *self = port_checked(module, object);

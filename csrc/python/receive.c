@@ -59,7 +59,7 @@ __attribute__((always_inline)) static inline int fill(Port *self, Message *messa
   return !is_copied || message->data;
 }
 
-/* What is more than bytes from one peer to another; false where something has failed. */
+/* Fills in what is more than bytes from one peer to another; false where something has failed. */
 __attribute__((noinline)) static int fill_rest(Port *self, Message *message, const busq_message *found)
 {
   const uint16_t form = message->form;
@@ -184,7 +184,7 @@ static int finish(Port *self, Message **place)
   return 1;
 }
 
-/* What was copied need not stay pinned; of what waits to be acknowledged, handles have their objects by now. */
+/* Lets go of what was copied; where it waits to be acknowledged, handles have their objects by now. */
 static void release_copied(Message *message)
 {
   if (message->data && message->holder && !message->is_offered) {
@@ -491,7 +491,7 @@ static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
       received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
     if (result == RECEIVE_FILTERED)
       received = filter_take(self, limit, is_ack, 0, &result);
-    if (received)
+    if (received || result == FILTER_BUSY)
       return received;
     if (result == BUSQ_EMPTY)
       result = busq_port_look((PyObject *)self); /* the end of the bus is seen there */

@@ -72,7 +72,7 @@ static int is_large(const sending *call)
   return size > SEND_BYTES_MAX;
 }
 
-/* What is small keeps the interpreter's lock for as long as it need not wait. */
+/* A small message keeps the interpreter's lock for as long as it need not wait. */
 static int send_resolved(sending *call, int64_t deadline_ns, Py_ssize_t before)
 {
   if (!is_large(call)) {
@@ -293,7 +293,7 @@ static int send_data(Port *self, PyObject *to, PyObject *data, const char *argum
   return result;
 }
 
-/* What a call returns: None, or NULL with an exception that says how many messages were sent. */
+/* Returns None, or NULL with an exception that has the number of messages that were sent. */
 static PyObject *send_done(Port *self, int result, Py_ssize_t sent)
 {
   if (result == BUSQ_OK)
@@ -315,7 +315,7 @@ static int send_node_now(Port *self, const Handle *to, PyObject *data)
   uint32_t sent;
   if (!to->member || to->member->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
     return SEND_UNKNOWN;
-  /* What has missed the only node there is was not sent: the whole way sends it again, and says so. */
+  /* What has missed the only node there is was not sent: the whole way sends it again, and raises. */
   return busq_peer_send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
 }
 
