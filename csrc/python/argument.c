@@ -69,7 +69,8 @@ int timeout_read(PyObject *timeout, int64_t *timeout_ns)
   if (!timeout || timeout == Py_None)
     return 1;
   /* Text is a number for float(), and none for us. */
-  const int is_text = IS_STR(timeout) || IS_BYTES(timeout) || PyByteArray_Check(timeout);
+  const int is_number = PyFloat_CheckExact(timeout) || PyLong_CheckExact(timeout);
+  const int is_text = !is_number && (IS_STR(timeout) || IS_BYTES(timeout) || PyByteArray_Check(timeout));
   const double seconds = is_text ? -1 : PyFloat_AsDouble(timeout);
   if (is_text || (seconds == -1 && PyErr_Occurred())) {
     if (!is_text && PyErr_ExceptionMatches(PyExc_OverflowError)) {

@@ -439,9 +439,12 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   static const signature expected = {"Peer", "recv", {ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 1, 0};
-  PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
-  if (!port_has_joined(self) ||
-      ((n_args || names) && !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)))
+  PyObject *values[ARGUMENTS_MAX];
+  if (!port_has_joined(self))
+    return NULL;
+  if (!n_args && !names)
+    return receive(self, 0, 0, -1);
+  if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
     return NULL;
   return receive_with(self, values[0], values[1], 0);
 }
