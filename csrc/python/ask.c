@@ -121,7 +121,7 @@ static int take_now(Port *replies, PyObject *waiting, int may_spin, Request **ha
   else
     message = receive_prepare(replies, replies->peer, &found, 0, &result);
   if (message) {
-    receive_take(replies->member, message, &found, 0);
+    receive_take(replies->peer_owner, message, &found, 0);
     request->reply = (PyObject *)message;
     *handed = request;
     request = NULL;
