@@ -162,8 +162,8 @@ static PyObject *take_reply(PyObject *module, PyObject *args)
   if (!replies)
     return NULL;
   int result = take_now(replies, waiting, 0, &handed);
-  if (result == BUSQ_EMPTY && timeout_ns) {
-    result = wait_replies(replies, timeout_ns);
+  if (result == BUSQ_EMPTY) { /* or the bus was shut down: a look finds that out, and taking does not */
+    result = timeout_ns ? wait_replies(replies, timeout_ns) : busq_port_look(object);
     if (result == BUSQ_OK)
       result = take_now(replies, waiting, 0, &handed);
   }
