@@ -44,12 +44,13 @@ static int is_event(message_kind kind)
 }
 
 /* False where something has failed.  What waits to be acknowledged is copied: it may outlive our hold on it. */
-__attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, int is_ack, int *result)
+__attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, message_kind kind,
+                                                      int is_ack, int *result)
 {
-  const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event((message_kind)message->kind);
+  const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event(kind);
   message->is_offered = is_ack != 0;
   message->is_redelivered = found->is_redelivered != 0;
-  if (!is_event((message_kind)message->kind)) {
+  if (!is_event(kind)) {
     message->sender = port_sender(self, found, result);
     if (!message->sender)
       return 0;
@@ -71,8 +72,11 @@ __attribute__((noinline)) static int fill_rest(Port *self, Message *message, con
   }
   const int is_object = (form == BUSQ_FORM_OBJECT || form == BUSQ_FORM_CODED) && self->codec;
   const int is_request = (form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && found->size_bytes >= sizeof(busq_request);
-  if ((message->is_unfinished || is_object || is_request) && !message_need_more(message))
-    return 0;
+  if (message->is_unfinished || is_object || is_request) {
+    if (!message_need_more(message))
+      return 0;
+    message->more->pinned = *found;
+  }
   if (is_object)
     message->more->codec = new_ref(self->codec);
   if (is_request) {
@@ -88,15 +92,20 @@ __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_p
                                                               int *result)
 {
   *result = BUSQ_OK;
-  Message *message = message_new(self->state, peer);
+  const int is_kept = is_ack || found->size_bytes > COPY_BYTES_MAX;
+  Message *message = message_new(self->state, peer, is_kept);
   if (!message)
     return NULL;
+  if (is_kept)
+    message->more->pinned = *found;
   message->size = found->size_bytes;
   message->form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
-  const int is_kept = is_ack || found->size_bytes > COPY_BYTES_MAX;
-  if ((!is_kept || message_need_more(message)) && (found->form == BUSQ_FORM_DATA || fill_rest(self, message, found)) &&
-      fill(self, message, found, is_ack, result))
+  if (found->form == BUSQ_FORM_DATA) {
+    if (fill(self, message, found, KIND_DATA, is_ack, result))
+      return message;
+  } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, result)) {
     return message;
+  }
   Py_DECREF(message);
   return NULL;
 }
@@ -108,18 +117,21 @@ Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found,
 
 /* ---- taking ---- */
 
-void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
+__attribute__((always_inline)) static inline void take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
 {
   const int is_kept = message->is_offered || !message->data || message->is_unfinished; /* beyond the call */
-  if (is_kept) {
-    message->more->pinned = *found;
+  if (is_kept)
     message->peer_owner = (PeerOwner *)new_ref((PyObject *)peer_owner);
-  }
   busq_peer_receive_take(message->peer, message->is_offered      ? BUSQ_TAKE_OFFERED
                                         : is_kept || is_held ? BUSQ_TAKE_PINNED
                                                              : BUSQ_TAKE_COPIED);
   if (is_kept && found->form & BUSQ_FORM_ENVELOPE)
     message->more->pinned.handles_alive = busq_peer_handles_alive(message->peer);
+}
+
+void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
+{
+  take(peer_owner, message, found, is_held);
 }
 
 /* Between begin and end: what stands next, without words of the library, unless those are wanted. */
@@ -171,8 +183,6 @@ static Message *read_event(Port *self, Message *message)
 static int finish(Port *self, Message **place)
 {
   Message *message = *place;
-  if (!message->is_unfinished)
-    return 1;
   message->is_unfinished = 0;
   if (!is_event((message_kind)message->kind))
     return nodes_fill(self, message);
@@ -225,7 +235,7 @@ static Message *take_one(Port *self, how given, int *result)
   if (*result == BUSQ_OK) {
     message = prepare(self, self->peer, &found, given.is_ack, result);
     if (message)
-      receive_take(self->peer_owner, message, &found, 0);
+      take(self->peer_owner, message, &found, 0);
     else if (*result == BUSQ_OK)
       *result = RAISED;
   }
@@ -241,7 +251,7 @@ static Message *receive_one(Port *self, how given, int *result)
   Message *message = take_one(self, given, result);
   if (!message || !message->peer_owner)
     return message;
-  if (finish(self, &message) && PyErr_CheckSignals() == 0) {
+  if ((!message->is_unfinished || finish(self, &message)) && PyErr_CheckSignals() == 0) {
     release_copied(message);
     return message;
   }
@@ -307,7 +317,7 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
       result = result == BUSQ_OK ? RAISED : result;
       break;
     }
-    receive_take(self->peer_owner, message, found, 1);
+    take(self->peer_owner, message, found, 1);
     taken->messages[taken->n++] = message;
     taken->n_copied += !message->peer_owner;
     taken->has_held |= message->peer_owner != NULL;
@@ -353,7 +363,7 @@ static PyObject *batch_hand_over(Port *self, batch *taken)
   PyObject *list = PyList_New(taken->n);
   int is_whole = list != NULL;
   for (Py_ssize_t i = 0; i < taken->n && taken->has_held && is_whole; i++)
-    is_whole = finish(self, &taken->messages[i]);
+    is_whole = !taken->messages[i]->is_unfinished || finish(self, &taken->messages[i]);
   if (is_whole && PyErr_CheckSignals() == 0) {
     batch_release(self, taken);
     for (Py_ssize_t i = 0; i < taken->n; i++)
@@ -444,6 +454,11 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
     return NULL;
   if (!n_args && !names)
     return receive(self, 0, 0, -1);
+  PyObject *name = names && !n_args && PyTuple_Size(names) == 1 ? PyTuple_GetItem(names, 0) : NULL;
+  if (name && name == self->state->arguments[ARGUMENT_ACK])
+    return receive_with(self, NULL, args[0], 0);
+  if (name && name == self->state->arguments[ARGUMENT_TIMEOUT])
+    return receive_with(self, args[0], NULL, 0);
   if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
     return NULL;
   return receive_with(self, values[0], values[1], 0);

@@ -304,9 +304,9 @@ static PyObject *send_done(Port *self, int result, Py_ssize_t sent)
   return NULL;
 }
 
-/* ---- the short way: bytes, to names that are known, or to a node ---- */
+/* ---- the short way: bytes, or a list of them, to names that are known, or bytes to a node ---- */
 
-static int send_node_now(Port *self, const Handle *to, PyObject *data)
+__attribute__((noinline)) static int send_node_now(Port *self, const Handle *to, PyObject *data)
 {
   const busq_letter letter = {.nodes = &to->node, .n_nodes = 1};
   const Py_ssize_t size = PyBytes_Size(data);
@@ -319,11 +319,46 @@ static int send_node_now(Port *self, const Handle *to, PyObject *data)
   return busq_peer_send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
 }
 
+/* Parts, if they are few, and each is bytes.  Looking the names up may run Python code; behind that none runs. */
+__attribute__((noinline)) static int send_parts_now(Port *self, PyObject *to, PyObject *list)
+{
+  enum {
+    PARTS_MAX = 64
+  };
+  uint64_t targets[TARGETS_MAX];
+  busq_part parts[PARTS_MAX];
+  PyObject *held[PARTS_MAX];
+  uint64_t size = 0;
+  uint32_t n_held = 0, sent;
+  const Py_ssize_t count = find_targets(self, to, targets);
+  if (count <= 0)
+    return count ? RAISED : SEND_UNKNOWN;
+  const Py_ssize_t n_parts = PyList_Size(list);
+  int result = n_parts <= PARTS_MAX ? BUSQ_OK : SEND_UNKNOWN;
+  while (n_held < n_parts && result == BUSQ_OK) {
+    PyObject *part = busq_sequence_item(list, n_held, 0);
+    if (part && PyBytes_CheckExact(part)) {
+      parts[n_held] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+      size += parts[n_held].size_bytes;
+      held[n_held++] = part;
+    } else {
+      Py_XDECREF(part);
+      result = SEND_UNKNOWN;
+    }
+  }
+  if (result == BUSQ_OK)
+    result = size > SEND_BYTES_MAX ? SEND_UNKNOWN
+                                   : busq_peer_send_parts(self->peer, targets, (uint32_t)count, parts, n_held, BUSQ_FORM_DATA, 0, &sent);
+  while (n_held)
+    Py_DECREF(held[--n_held]);
+  return result;
+}
+
 static int send_now(Port *self, PyObject *to, PyObject *data)
 {
   uint64_t targets[TARGETS_MAX];
   if (!IS_BYTES(data))
-    return SEND_UNKNOWN;
+    return PyList_CheckExact(data) ? send_parts_now(self, to, data) : SEND_UNKNOWN;
   if ((PyObject *)Py_TYPE(to) == self->state->handle_class)
     return send_node_now(self, (const Handle *)(const void *)to, data);
   const Py_ssize_t size = PyBytes_Size(data);
