@@ -18,7 +18,7 @@ from busq._native import ffi, lib
 from busq._port import arguments
 from busq._port.arguments import wrong_type
 from busq._port.deadline import Deadline, timeout_ns
-from busq._port.sending import Sending, report_sent
+from busq._port.sent_count import Sending, report_sent
 from busq._port.through_cffi import check, held, owned, raw_bus
 from busq.orders import Order, parse
 from busq.peer import Buffer, Draft, Message, Payload, Peer

@@ -633,29 +633,18 @@ class Peer:
 
         Parameters: `group`, its name, without "@".
 
-        Errors: UnknownPeer if there is no such group; ValueError, TypeError, ShutDown.
+        Errors: UnknownPeer if there is no such group; ShutDown; ValueError, also on a bus of another order than bus1;
+        TypeError.
 
-        Cost: a microsecond; of the latest view of the bus, some.
+        Cost: a microsecond for a member; otherwise a step for each peer slot.
 
         >>> import busq
-        >>> with busq.Bus.create("doc-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        >>> with busq.Bus.create("doc-peer-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
         ...     alice.enter("workers")
         ...     first = alice.recv()
         ...     bob.enter("workers")
         ...     alice.view("workers").members, bob.view("workers").members
         (('alice',), ('alice', 'bob'))
-        >>> busq.Bus.unlink("doc-view")
-
-        Errors: UnknownPeer if no peer has entered a group of that name; ValueError, also on a bus of another order than
-        bus1; TypeError.
-
-        Cost: none for a member; otherwise a step for each peer slot.
-
-        >>> import busq
-        >>> with busq.Bus.create("doc-peer-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
-        ...     alice.enter("workers")
-        ...     bob.view("workers")
-        View(number=1, members=('alice',), joined=(), left=(), died=())
         >>> busq.Bus.unlink("doc-peer-view")
         """
         raise NotImplementedError

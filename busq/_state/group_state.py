@@ -215,8 +215,8 @@ class GroupFilter:
 def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Callable[[], None] | None:
     """Let a peer give and take the state of a group that it is about to enter; returns a function that undoes that.
 
-    None if it is in the group so.  A member without a state, or the successor of a peer that had one, has to leave
-    first.
+    None if it is already in the group with a state.  A member without a state, or the successor of a peer that had
+    one, has to leave first.
     """
     for name, given in (("state", state), ("take", take)):
         if not callable(given):

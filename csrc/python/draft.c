@@ -63,7 +63,7 @@ PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyO
   draft->pin = pin_new(self->state);
   int result = RAISED;
   if (draft->pin) {
-    draft->pin->member = (Member *)new_ref((PyObject *)self->member);
+    draft->pin->peer_owner = (PeerOwner *)new_ref((PyObject *)self->peer_owner);
     call.pin = &draft->pin->pin;
     result = reserve_step(&call, 0);
     if (result == BUSQ_INTERRUPTED || (result == BUSQ_FULL && timeout_ns != 0))

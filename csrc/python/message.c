@@ -85,22 +85,22 @@ static void let_go_handles(Message *self)
 /* An offered message is let go without releasing it: it comes again, to a successor. */
 static void message_unpin(Message *self)
 {
-  Member *holder = self->holder;
-  if (!holder)
+  PeerOwner *peer_owner = self->peer_owner;
+  if (!peer_owner)
     return;
   let_go_handles(self);
   if (!self->is_offered)
     busq_peer_release(self->peer, &self->more->pinned);
-  self->holder = NULL;
-  Py_DECREF(holder);
+  self->peer_owner = NULL;
+  Py_DECREF(peer_owner);
 }
 
 void message_give_back(Message *self)
 {
   const uint32_t mode = self->is_offered ? BUSQ_TAKE_OFFERED : BUSQ_TAKE_PINNED;
-  if (self->holder && busq_peer_give_back(self->peer, mode, &self->more->pinned) == BUSQ_OK) {
+  if (self->peer_owner && busq_peer_give_back(self->peer, mode, &self->more->pinned) == BUSQ_OK) {
     self->more->pinned.handles_alive = 0;
-    Py_CLEAR(self->holder);
+    Py_CLEAR(self->peer_owner);
   }
 }
 
@@ -120,7 +120,7 @@ static void message_drop_more(Message *self)
 static void message_dealloc(Message *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  if (self->holder)
+  if (self->peer_owner)
     message_unpin(self);
   Py_XDECREF(self->data);
   Py_XDECREF(self->sender);
@@ -187,8 +187,8 @@ static int message_make_view(Message *self)
   const int result = view ? 0 : -1;
   if (view && !self->data && !self->view) {
     busq_pin_adopt(&pin->pin, self->peer, &self->more->pinned);
-    pin->member = self->holder;
-    self->holder = NULL;
+    pin->peer_owner = self->peer_owner;
+    self->peer_owner = NULL;
     self->view = view;
     view = NULL;
   }
@@ -292,7 +292,7 @@ static PyObject *message_ack(Message *self, PyObject *unused)
     result = busq_peer_ack(self->peer, &self->more->pinned);
     if (result == BUSQ_OK) {
       self->is_offered = 0;
-      Py_CLEAR(self->holder);
+      Py_CLEAR(self->peer_owner);
     }
   }
   BUSQ_GUARD_END

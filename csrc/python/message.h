@@ -29,7 +29,7 @@ typedef struct {
   PyObject *codec;     /* of an object, that of the peer; or NULL */
   PyObject *event;     /* the busq.View of a view; or NULL */
   PyObject *group;     /* its name, of a view; or NULL */
-  Member *replier;     /* that received it, where it was asked; or NULL */
+  PeerOwner *replier;  /* that received it, where it was asked; or NULL */
 } message_more;
 
 typedef struct {
@@ -39,7 +39,7 @@ typedef struct {
   PyObject *sender; /* str */
   PyObject *view;
   PyObject *node;   /* that it was sent to, or that an event is about; or NULL */
-  Member *holder;   /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
+  PeerOwner *peer_owner;   /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
   message_more *more; /* behind the message or by itself, or NULL */
   busq_peer *peer;
   uint64_t size;

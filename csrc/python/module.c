@@ -45,7 +45,7 @@ static int add_types(PyObject *module, busq_state *state)
     PyObject **place;
     PyType_Spec *spec;
     const char *name;
-  } types[] = {{&state->member_type, &member_spec, NULL},       {&state->port_type, &port_spec, "Port"},
+  } types[] = {{&state->peer_owner_type, &peer_owner_spec, NULL}, {&state->port_type, &port_spec, "Port"},
                {&state->message_type, &message_spec, "Message"}, {&state->draft_type, &draft_spec, "Draft"},
                {&state->handle_type, &handle_spec, "Handle"},    {&state->node_type, &node_spec, "Node"},
                {&state->bus_type, &bus_spec, "Bus"},             {&state->note_type, &note_spec, "Note"},

@@ -2,7 +2,7 @@
 #ifndef BUSQ_PYTHON_PORT_H
 #define BUSQ_PYTHON_PORT_H
 /*
- * A port: the peer of a bus of order bus1 as Python has it.
+ * A port: one process's end of a peer of a bus of order bus1, as a Python object.
  *
  * Guarantee: busq/peer.py.  Between taking a message and handing it over, and between committing one and returning, no Python code runs
  * that could lose it; where some has to (an event is read), what it raises gives the message back.
@@ -33,7 +33,7 @@ typedef struct {
   PyObject_HEAD
   busq_peer *peer;
   busq_state *state; /* NULL, as all else, before it has joined */
-  Member *member;    /* owns the peer */
+  PeerOwner *peer_owner; /* owns the peer */
   PyObject *module;  /* owns the state */
   PyObject *name;    /* NULL: of replies */
   PyObject *codec;
@@ -91,7 +91,7 @@ typedef struct {
   PyObject_HEAD
   PyObject *weak_references;
   busq_state *state;
-  Member *member; /* of the peer that may send to it */
+  PeerOwner *peer_owner; /* of the peer that may send to it */
   uint64_t node;
   PyObject *owner;    /* str */
   uint8_t is_counted; /* by the core, for this object */
@@ -103,7 +103,7 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   busq_state *state;
-  Member *member;
+  PeerOwner *peer_owner;
   uint64_t node;
   Handle *handle;
 } Node;
@@ -162,16 +162,14 @@ Message *receive_any(Port *self, int is_ack, int *result);
 /* Everything about a message that was found that may fail; it is taken later.  NULL with *result, or with BUSQ_OK and an exception. */
 Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result);
 /* Takes what was prepared; with is_held, what was copied stays pinned, too.  Nothing in here can fail. */
-void receive_take(Member *member, Message *message, const busq_message *found, int is_held);
+void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held);
 enum {
   FILTER_BUSY = -4 /* another thread is at the filter, and the deadline has come */
 };
 
-/* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
+/* Takes past the filter of a port: a message or a list, or NULL with *result or, of the second, with an exception. */
 PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
-/* Raises busq.Full. */
-void busq_raise_full(PyObject *port);
 int busq_is_shut_down_error(PyObject *port);
 
 #endif /* BUSQ_PYTHON_PORT_H */

@@ -23,6 +23,8 @@ static message_kind kind_of(const busq_message *found)
   if (!(found->form & BUSQ_FORM_ENVELOPE) || found->kind == BUSQ_KIND_DATA)
     return KIND_DATA;
   switch (found->kind) {
+  case BUSQ_KIND_VIEW:
+    return KIND_VIEW;
   case BUSQ_KIND_NODE_DESTROYED:
     return KIND_NODE_DESTROYED;
   case BUSQ_KIND_NODE_RELEASED:
@@ -32,7 +34,7 @@ static message_kind kind_of(const busq_message *found)
   case BUSQ_KIND_LEFT:
     return KIND_LEFT;
   default:
-    return KIND_VIEW; /* and what is damaged: reading the event finds out */
+    return KIND_VIEW; /* what is damaged: reading the event finds out */
   }
 }
 
@@ -81,7 +83,7 @@ __attribute__((noinline)) static int fill_rest(Port *self, Message *message, con
     message->size -= sizeof(busq_request);
     memcpy(&message->more->request, (const char *)found->data + message->size, sizeof(busq_request));
     if (form == BUSQ_FORM_ASK)
-      message->more->replier = (Member *)new_ref((PyObject *)self->member);
+      message->more->replier = (PeerOwner *)new_ref((PyObject *)self->peer_owner);
   }
   return 1;
 }
@@ -127,11 +129,11 @@ Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found,
 
 /* ---- taking ---- */
 
-__attribute__((always_inline)) static inline void take(Member *member, Message *message, const busq_message *found, int is_held)
+__attribute__((always_inline)) static inline void take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
 {
   const int is_kept = message->is_offered || !message->data || message->is_unfinished; /* beyond the call */
   if (is_kept)
-    message->holder = (Member *)new_ref((PyObject *)member);
+    message->peer_owner = (PeerOwner *)new_ref((PyObject *)peer_owner);
   busq_peer_receive_take(message->peer, message->is_offered      ? BUSQ_TAKE_OFFERED
                                         : is_kept || is_held ? BUSQ_TAKE_PINNED
                                                              : BUSQ_TAKE_COPIED);
@@ -139,9 +141,9 @@ __attribute__((always_inline)) static inline void take(Member *member, Message *
     message->more->pinned.handles_alive = busq_peer_handles_alive(message->peer);
 }
 
-void receive_take(Member *member, Message *message, const busq_message *found, int is_held)
+void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
 {
-  take(member, message, found, is_held);
+  take(peer_owner, message, found, is_held);
 }
 
 /* Between begin and end: what stands next, without words of the library, unless those are wanted. */
@@ -207,9 +209,9 @@ static int finish(Port *self, Message **place)
 /* Lets go of what was copied; where it waits to be acknowledged, handles have their objects by now. */
 static void release_copied(Message *message)
 {
-  if (message->data && message->holder && !message->is_offered) {
+  if (message->data && message->peer_owner && !message->is_offered) {
     busq_peer_release(message->peer, &message->more->pinned);
-    Py_CLEAR(message->holder);
+    Py_CLEAR(message->peer_owner);
   }
 }
 
@@ -245,7 +247,7 @@ __attribute__((always_inline)) static inline Message *take_one(Port *self, how g
   if (*result == BUSQ_OK) {
     message = prepare(self, self->peer, &found, given.is_ack, result);
     if (message)
-      take(self->member, message, &found, 0);
+      take(self->peer_owner, message, &found, 0);
     else if (*result == BUSQ_OK)
       *result = RAISED;
   }
@@ -259,7 +261,7 @@ __attribute__((always_inline)) static inline Message *take_one(Port *self, how g
 __attribute__((always_inline)) static inline Message *receive_one(Port *self, how given, int *result)
 {
   Message *message = take_one(self, given, result);
-  if (!message || !message->holder)
+  if (!message || !message->peer_owner)
     return message;
   if ((!message->is_unfinished || finish(self, &message)) && PyErr_CheckSignals() == 0) {
     release_copied(message);
@@ -327,10 +329,10 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
       result = result == BUSQ_OK ? RAISED : result;
       break;
     }
-    take(self->member, message, found, 1);
+    take(self->peer_owner, message, found, 1);
     taken->messages[taken->n++] = message;
-    taken->n_copied += !message->holder;
-    taken->has_held |= message->holder != NULL;
+    taken->n_copied += !message->peer_owner;
+    taken->has_held |= message->peer_owner != NULL;
   }
   busq_peer_receive_end(self->peer);
   if (BUSQ_PUBLISHED(self->replaced))
@@ -351,7 +353,7 @@ static void batch_release(Port *self, const batch *taken)
       busq_peer_release(self->peer, &taken->copied[i]);
   }
   for (Py_ssize_t i = 0; i < taken->n && taken->has_held; i++)
-    if (taken->messages[i]->holder)
+    if (taken->messages[i]->peer_owner)
       release_copied(taken->messages[i]);
 }
 
@@ -548,11 +550,6 @@ PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack)
 int busq_port_look(PyObject *port)
 {
   return busq_peer_wait(((Port *)port)->peer, 0);
-}
-
-void busq_raise_full(PyObject *port)
-{
-  PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
 }
 
 int busq_is_shut_down_error(PyObject *port)

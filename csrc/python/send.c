@@ -163,7 +163,7 @@ static int handle_check(const Port *self, PyObject *object)
   const Handle *handle = (const Handle *)object;
   if (!is_handle(self->state, object))
     error_wrong_type("a handle", object, "a busq.Handle (of a node: `node.handle`)");
-  else if (!handle->member || handle->member->peer != self->peer)
+  else if (!handle->peer_owner || handle->peer_owner->peer != self->peer)
     PyErr_Format(PyExc_ValueError,
                  "%R belongs to another peer: who needs it gets it in a message, by `send(..., handles=[handle])`", object);
   else if (handle->is_released)
@@ -313,7 +313,7 @@ __attribute__((noinline)) static int send_node_now(Port *self, const Handle *to,
   const busq_part part = {PyBytes_AsString(data), (uint64_t)size};
   uint8_t missed;
   uint32_t sent;
-  if (!to->member || to->member->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
+  if (!to->peer_owner || to->peer_owner->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
     return SEND_UNKNOWN;
   /* What has missed the only node there is was not sent: the whole way sends it again, and raises. */
   return busq_peer_send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
@@ -402,7 +402,7 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
     if (result == RAISED)
       return send_done(self, result, 0);
     if (result == BUSQ_FULL && timeout_ns == 0) {
-      busq_raise_full((PyObject *)self);
+      error_raise_full(self->state);
       return send_done(self, RAISED, 0);
     }
   }
