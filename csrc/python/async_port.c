@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/awaiting.h"
-#include "python/texts.h"
+#include <busq_texts.h>
 
 /* The peers of busq.aio, and the calls that they make. */
 
