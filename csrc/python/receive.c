@@ -88,6 +88,18 @@ __attribute__((noinline)) static int fill_rest(Port *self, Message *message, con
   return 1;
 }
 
+/* Bytes to the node that was sent to last are as plain as those to a peer. */
+static int is_plain(Port *self, Message *message, const busq_message *found)
+{
+  if (found->form == BUSQ_FORM_DATA)
+    return 1;
+  if (found->form != (BUSQ_FORM_DATA | BUSQ_FORM_ENVELOPE) || found->kind != BUSQ_KIND_DATA ||
+      !nodes_fill_known(self, message, found))
+    return 0;
+  message->group_number = found->group;
+  return 1;
+}
+
 __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack,
                                                               int *result)
 {
@@ -100,7 +112,7 @@ __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_p
     message->more->pinned = *found;
   message->size = found->size_bytes;
   message->form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
-  if (found->form == BUSQ_FORM_DATA) {
+  if (is_plain(self, message, found)) {
     if (fill(self, message, found, KIND_DATA, is_ack, result))
       return message;
   } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, result)) {
@@ -213,7 +225,7 @@ typedef struct {
 
 /* A message that was taken, or NULL with *result.  Where nothing is there and it may wait, it spins before it lets go of the interpreter's
  * lock: letting go and taking it again costs more than what a busy sender needs. */
-static Message *take_one(Port *self, how given, int *result)
+__attribute__((always_inline)) static inline Message *take_one(Port *self, how given, int *result)
 {
   busq_message found;
   Message *message = NULL;
@@ -246,7 +258,7 @@ static Message *take_one(Port *self, how given, int *result)
 }
 
 /* BUSQ_OK without a message: try again. */
-static Message *receive_one(Port *self, how given, int *result)
+__attribute__((always_inline)) static inline Message *receive_one(Port *self, how given, int *result)
 {
   Message *message = take_one(self, given, result);
   if (!message || !message->peer_owner)
@@ -415,7 +427,7 @@ static int await_message(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
 
 /* ---- the methods ---- */
 
-static PyObject *receive(Port *self, Py_ssize_t limit, int is_ack, int64_t timeout_ns)
+__attribute__((always_inline)) static inline PyObject *receive(Port *self, Py_ssize_t limit, int is_ack, int64_t timeout_ns)
 {
   const how given = {is_ack, timeout_ns != 0, 0};
   int64_t deadline_ns = timeout_ns;
@@ -436,13 +448,19 @@ static PyObject *receive(Port *self, Py_ssize_t limit, int is_ack, int64_t timeo
   return result == RAISED ? NULL : error_raise(self->state, result);
 }
 
+/* A function of its own, into which all the steps of receiving one message are put. */
+__attribute__((noinline)) static PyObject *receive_single(Port *self, int is_ack, int64_t timeout_ns)
+{
+  return receive(self, 0, is_ack, timeout_ns);
+}
+
 static PyObject *receive_with(Port *self, PyObject *timeout, PyObject *ack, Py_ssize_t limit)
 {
   int64_t timeout_ns;
   int is_ack;
   if (!ack_read(ack, &is_ack) || !timeout_read(timeout, &timeout_ns))
     return NULL;
-  return receive(self, limit, is_ack, timeout_ns);
+  return limit ? receive(self, limit, is_ack, timeout_ns) : receive_single(self, is_ack, timeout_ns);
 }
 
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
@@ -453,7 +471,7 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
   if (!port_has_joined(self))
     return NULL;
   if (!n_args && !names)
-    return receive(self, 0, 0, -1);
+    return receive_single(self, 0, -1);
   PyObject *name = names && !n_args && PyTuple_Size(names) == 1 ? PyTuple_GetItem(names, 0) : NULL;
   if (name && name == self->state->arguments[ARGUMENT_ACK])
     return receive_with(self, NULL, args[0], 0);
@@ -483,7 +501,7 @@ PyObject *port_next(Port *self, PyObject *unused)
   (void)unused;
   if (!port_has_joined(self))
     return NULL;
-  PyObject *message = receive(self, 0, 0, -1);
+  PyObject *message = receive_single(self, 0, -1);
   if (!message && busq_is_shut_down_error((PyObject *)self)) {
     PyErr_Clear();
     PyErr_SetNone(PyExc_StopIteration);
