@@ -243,9 +243,19 @@ static PyObject *draft_enter(Draft *self, PyObject *unused)
   return new_ref((PyObject *)self);
 }
 
+/* A peer may hold a draft of its own in an attribute; clearing the peer's attributes takes that circle apart. */
+static int draft_traverse(Draft *self, visitproc visit, void *arg)
+{
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(self->port);
+  Py_VISIT(self->buffer);
+  return 0;
+}
+
 static void draft_dealloc(Draft *self)
 {
   PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
   Py_XDECREF(self->buffer);
   Py_XDECREF(self->pin);
   Py_XDECREF(self->port);
@@ -287,9 +297,10 @@ static PyGetSetDef draft_getset[] = {{"buffer", (getter)draft_get_buffer, NULL, 
 static PyType_Slot draft_slots[] = {{Py_tp_doc, BUSQ_TEXT_Draft},
                                     {Py_tp_new, (void *)draft_refuse},
                                     {Py_tp_dealloc, (void *)draft_dealloc},
+                                    {Py_tp_traverse, (void *)draft_traverse},
                                     {Py_tp_repr, (void *)draft_repr},
                                     {Py_tp_methods, draft_methods},
                                     {Py_tp_getset, draft_getset},
                                     {0, NULL}};
 
-PyType_Spec draft_spec = {"busq._native._core.Draft", sizeof(Draft), 0, Py_TPFLAGS_DEFAULT, draft_slots};
+PyType_Spec draft_spec = {"busq._native._core.Draft", sizeof(Draft), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, draft_slots};

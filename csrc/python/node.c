@@ -108,6 +108,14 @@ static PyObject *handle_repr(Handle *self)
                               self->is_released ? " (released)" : self->is_dead ? " (dead)" : "");
 }
 
+/* The library makes them in C: an object made otherwise has no peer. */
+static PyObject *handle_refuse(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+  (void)type, (void)args, (void)named;
+  PyErr_SetString(PyExc_TypeError, "a Handle is received in a message, or taken from `Node.handle`");
+  return NULL;
+}
+
 static PyMethodDef handle_methods[] = {{"release", NOARGS(handle_release), NULL}, {NULL, NULL, 0, NULL}};
 static PyGetSetDef handle_getset[] = {{"owner", (getter)handle_get_owner, NULL, NULL, NULL},
                                       {"is_dead", (getter)handle_get_is_dead, NULL, NULL, NULL},
@@ -116,6 +124,7 @@ static PyMemberDef handle_members[] = {{"__weaklistoffset__", T_PYSSIZET, offset
                                        {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot handle_slots[] = {{Py_tp_doc, "The right to send to a node."},
+                                     {Py_tp_new, (void *)handle_refuse},
                                      {Py_tp_dealloc, (void *)handle_dealloc},
                                      {Py_tp_repr, (void *)handle_repr},
                                      {Py_tp_methods, handle_methods},
@@ -182,12 +191,20 @@ static PyObject *node_repr(Node *self)
   return PyUnicode_FromFormat("<Node of %R%s>", self->handle->owner, self->handle->is_dead ? " (destroyed)" : "");
 }
 
+static PyObject *node_refuse(PyTypeObject *type, PyObject *args, PyObject *named)
+{
+  (void)type, (void)args, (void)named;
+  PyErr_SetString(PyExc_TypeError, "a Node is made by a peer: call `Peer.node`");
+  return NULL;
+}
+
 static PyMethodDef node_methods[] = {{"destroy", ONE_ARG(node_destroy), NULL}, {NULL, NULL, 0, NULL}};
 static PyGetSetDef node_getset[] = {{"handle", (getter)node_get_handle, NULL, NULL, NULL},
                                     {"is_destroyed", (getter)node_get_is_destroyed, NULL, NULL, NULL},
                                     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot node_slots[] = {{Py_tp_doc, "An address of a peer beside its name."},
+                                   {Py_tp_new, (void *)node_refuse},
                                    {Py_tp_dealloc, (void *)node_dealloc},
                                    {Py_tp_repr, (void *)node_repr},
                                    {Py_tp_methods, node_methods},

@@ -338,6 +338,7 @@ static int port_traverse(Port *self, visitproc visit, void *arg)
 {
   Py_VISIT(Py_TYPE(self));
   Py_VISIT(self->codec);
+  Py_VISIT(self->targets); /* its names may be of a class of their own; clearing their attributes takes a circle apart */
   Py_VISIT(self->filter);
   Py_VISIT(self->inbox);
   Py_VISIT(self->ready);

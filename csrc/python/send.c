@@ -448,7 +448,7 @@ static PyObject *next_of(PyObject *messages, PyObject *iterator, Py_ssize_t at)
   return at < PyList_Size(messages) ? busq_sequence_item(messages, at, 0) : NULL;
 }
 
-/* As many of a list as go the short way; returns how many. */
+/* As many of a list as go the short way; returns how many.  An exception stays: a name of a class of its own may have raised it. */
 static Py_ssize_t send_many_now(Port *self, PyObject *messages)
 {
   Py_ssize_t n_sent = 0;
@@ -460,8 +460,6 @@ static Py_ssize_t send_many_now(Port *self, PyObject *messages)
     Py_XDECREF(pair);
     n_sent += result == BUSQ_OK;
   }
-  if (result == RAISED)
-    PyErr_Clear(); /* the whole way finds it again */
   return n_sent;
 }
 
@@ -487,6 +485,8 @@ PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, P
   int result = BUSQ_OK;
   if (!iterator)
     n_sent = send_many_now(self, values[0]);
+  if (PyErr_Occurred())
+    result = RAISED;
   while (result == BUSQ_OK && (message = next_of(values[0], iterator, n_sent)) != NULL) {
     sent = 0;
     result = send_one(self, message, n_sent, deadline_ns, &sent);

@@ -1354,3 +1354,43 @@ def test_a_message_whose_state_could_not_be_given_comes_again(bus: busq.Bus, run
             assert got[1] == ("ann", "bob")
 
     run(main)
+
+
+TWO_AT_A_FILTER = """
+import asyncio, sys, threading, time
+import busq, busq.aio
+
+in_state = threading.Event()
+
+def state():
+    in_state.set()
+    time.sleep(0.5)  # lets the other thread run, and needs the interpreter's lock again
+    return b"state"
+
+def receive_until_asked(peer):
+    while not in_state.is_set():
+        try: peer.recv_many(9, timeout=0.01)
+        except busq.Empty: pass
+
+async def main(bus):
+    async with busq.aio.join(bus.name, "alice") as alice:
+        await alice.enter("g", state=state, take=print)
+        await alice.recv()
+        with bus.join("bob") as bob, bus.join("eve") as eve:
+            bob.enter("g", state=bytes, take=lambda given: None)
+            threads = [threading.Thread(target=receive_until_asked, args=(peer,)) for peer in (alice._peer, bob)]
+            for thread in threads: thread.start()
+            in_state.wait()
+            eve.send("alice", b"behind it")
+            try: print(await alice.recv(timeout=0))
+            except busq.Empty: print("empty")
+            for thread in threads: thread.join()
+
+with busq.Bus.open(sys.argv[1]) as bus:
+    asyncio.run(main(bus))
+"""
+
+
+def test_a_filter_that_another_thread_is_at_is_not_waited_for(bus: busq.Bus) -> None:
+    done = fresh_python(TWO_AT_A_FILTER, bus.name, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "empty\n"), done.stderr[-3000:]

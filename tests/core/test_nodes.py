@@ -534,6 +534,13 @@ def test_nobody_makes_them_but_peers() -> None:
         busq.Node()
 
 
+def test_none_is_half_made() -> None:
+    for kind in (busq.Handle, busq.Node):
+        for make in (kind.__new__, object.__new__):
+            with pytest.raises(TypeError):
+                make(kind)
+
+
 def test_a_forked_child_is_refused_and_lets_go_of_nothing(bus: busq.Bus, fork: Callable[..., Child]) -> None:
     with bus.join("alice") as alice, bus.join("bob") as bob:
         node = alice.node()

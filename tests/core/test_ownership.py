@@ -585,3 +585,57 @@ print("whole")
 def test_receivers_that_vanish_from_the_list_while_they_are_looked_up() -> None:
     done = fresh_python(SHRINKS, "1", PYTHONMALLOC="debug")
     assert (done.returncode, done.stdout) == (0, "whole\n"), done.stderr[-3000:]
+
+
+class Raising(str):
+    """A name that raises where it is looked up."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        raise KeyboardInterrupt
+
+
+class Shrinking(Raising):
+    """A name whose lookup empties the list that it came from as well."""
+
+    pairs: list[Any]
+
+    def __hash__(self) -> int:
+        self.pairs.clear()
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("kind", [Raising, Shrinking])
+def test_what_looking_a_name_up_raises_ends_a_send_of_many(bus: busq.Bus, kind: type[Raising]) -> None:
+    with bus.join("alice") as alice:
+        alice.send("alice", b"0")  # the name is known from here on
+        name = kind("alice")
+        pairs: list[Any] = [("alice", b"1"), (name, b"2"), ("alice", b"3")]
+        if isinstance(name, Shrinking):
+            name.pairs = pairs
+        with pytest.raises(KeyboardInterrupt) as raised:
+            alice.send_many(pairs)
+        assert raised.value.sent == 1  # type: ignore[attr-defined]
+        assert [message.data for message in alice.recv_many(9)] == [b"0", b"1"]
+
+
+class Named(str):
+    """A name that can have attributes."""
+
+    peer: Any
+
+
+@pytest.mark.parametrize("held", ["draft", "name"])
+def test_a_peer_that_is_dropped_in_a_circle_leaves(bus: busq.Bus, held: str) -> None:
+    alice: Any = bus.join("alice")
+    if held == "draft":
+        alice.draft = alice.reserve(5)
+    else:
+        name = Named("alice")
+        name.peer = alice
+        alice.send(name, b"to myself")
+        del name
+    del alice
+    gc.collect()
+    bus.join("alice").close()
