@@ -100,10 +100,10 @@ static Request *request_of(PyObject *waiting, uint64_t number)
 
 /* Takes what stands next and hands it over; *handed is its request, or NULL.  The queue is left while the request is looked for, since
  * nothing that may wait is done in it (threads.h). */
-static int take_now(Port *replies, PyObject *waiting, int may_spin, Request **handed)
+static int take_now(Port *replies, PyObject *waiting, Request **handed)
 {
   busq_message seen, found;
-  int result = peek_reply(replies, &seen, may_spin);
+  int result = peek_reply(replies, &seen, 0);
   *handed = NULL;
   if (result != BUSQ_OK)
     return result;
@@ -131,11 +131,11 @@ static int take_now(Port *replies, PyObject *waiting, int may_spin, Request **ha
   return PyErr_Occurred() ? RAISED : result;
 }
 
-static int wait_replies(Port *replies, int64_t timeout_ns)
+static int wait_replies(Port *replies, int64_t timeout_ns, int has_spun)
 {
   int result;
   Py_BEGIN_ALLOW_THREADS
-  result = busq_peer_wait(replies->peer, timeout_ns);
+  result = has_spun ? busq_peer_wait_spun(replies->peer, timeout_ns) : busq_peer_wait(replies->peer, timeout_ns);
   Py_END_ALLOW_THREADS
   return PyErr_CheckSignals() < 0 ? RAISED : result;
 }
@@ -161,11 +161,11 @@ static PyObject *take_reply(PyObject *module, PyObject *args)
   Request *handed = NULL;
   if (!replies)
     return NULL;
-  int result = take_now(replies, waiting, 0, &handed);
+  int result = take_now(replies, waiting, &handed);
   if (result == BUSQ_EMPTY) { /* or the bus was shut down: a look finds that out, and taking does not */
-    result = timeout_ns ? wait_replies(replies, timeout_ns) : busq_port_look(object);
+    result = timeout_ns ? wait_replies(replies, timeout_ns, 0) : busq_port_look(object);
     if (result == BUSQ_OK)
-      result = take_now(replies, waiting, 0, &handed);
+      result = take_now(replies, waiting, &handed);
   }
   if (handed && wake(handed) < 0)
     result = RAISED;
@@ -400,6 +400,29 @@ static int request_end(Port *self, Request *request, PyObject *key)
   return result;
 }
 
+/* Takes the reply of the one request that waits, without leaving the queue to look for it; any other reply goes the general way. */
+static int take_own(Port *self, Request *request)
+{
+  Port *replies = (Port *)self->ask.port;
+  Request *handed;
+  busq_message found;
+  int result = peek_reply(replies, &found, 1);
+  if (result != BUSQ_OK)
+    return result;
+  const int is_own = number_of(&found) == request->number;
+  Message *message = is_own ? receive_prepare(replies, replies->peer, &found, 0, &result) : NULL;
+  if (message) {
+    receive_take(replies->peer_owner, message, &found, 0);
+    request->reply = (PyObject *)message;
+  }
+  busq_peer_receive_end(replies->peer);
+  if (!is_own) {
+    result = take_now(replies, self->ask.waiting, &handed);
+    Py_XDECREF(handed);
+  }
+  return PyErr_Occurred() ? RAISED : result;
+}
+
 /* Until the reply is there, another request waits, or a slice is over: then requests.py goes on. */
 static int wait_alone(Port *self, Request *request, int64_t end_ns)
 {
@@ -408,13 +431,11 @@ static int wait_alone(Port *self, Request *request, int64_t end_ns)
   Port *replies = (Port *)self->ask.port;
   int result = BUSQ_OK;
   while (result == BUSQ_OK && !request->reply && PyDict_Size(self->ask.waiting) == 1 && !PyDict_Size(self->ask.asleep)) {
-    Request *handed;
-    result = take_now(replies, self->ask.waiting, 1, &handed);
-    Py_XDECREF(handed); /* it is this one */
+    result = take_own(self, request);
     if (result != BUSQ_EMPTY)
       continue;
     const int64_t until_ns = end_ns >= 0 && end_ns < slice_end_ns ? end_ns : slice_end_ns, left_ns = until_ns - now_ns();
-    result = left_ns > 0 ? wait_replies(replies, left_ns) : BUSQ_EMPTY;
+    result = left_ns > 0 ? wait_replies(replies, left_ns, 1) : BUSQ_EMPTY;
   }
   return result == RAISED ? RAISED : request->reply ? BUSQ_OK : BUSQ_EMPTY;
 }
