@@ -409,7 +409,7 @@ static PyObject *receive_many(Port *self, Py_ssize_t limit, how given, int *resu
 
 static int wait_step(void *peer, int64_t left_ns)
 {
-  return busq_peer_wait(peer, left_ns);
+  return busq_peer_wait_spun(peer, left_ns); /* what calls it has spun */
 }
 
 /* Until there may be a message: BUSQ_OK, or RAISED; the deadline counts from the first wait. */
@@ -463,6 +463,23 @@ static PyObject *receive_with(Port *self, PyObject *timeout, PyObject *ack, Py_s
   return limit ? receive(self, limit, is_ack, timeout_ns) : receive_single(self, is_ack, timeout_ns);
 }
 
+/* Reads timeout and ack, both by name, as most calls have them; false where there is more to it. */
+static int options_read(const busq_state *state, PyObject *names, PyObject *const *given, PyObject **timeout, PyObject **ack)
+{
+  const Py_ssize_t n = PyTuple_Size(names);
+  *timeout = *ack = NULL;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *name = PyTuple_GetItem(names, i);
+    if (name == state->arguments[ARGUMENT_TIMEOUT])
+      *timeout = given[i];
+    else if (name == state->arguments[ARGUMENT_ACK])
+      *ack = given[i];
+    else
+      return 0;
+  }
+  return 1;
+}
+
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names);
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
@@ -472,11 +489,8 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
     return NULL;
   if (!n_args && !names)
     return receive_single(self, 0, -1);
-  PyObject *name = names && !n_args && PyTuple_Size(names) == 1 ? PyTuple_GetItem(names, 0) : NULL;
-  if (name && name == self->state->arguments[ARGUMENT_ACK])
-    return receive_with(self, NULL, args[0], 0);
-  if (name && name == self->state->arguments[ARGUMENT_TIMEOUT])
-    return receive_with(self, args[0], NULL, 0);
+  if (n_args == 0 && options_read(self->state, names, args, &values[0], &values[1]))
+    return receive_with(self, values[0], values[1], 0);
   if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
     return NULL;
   return receive_with(self, values[0], values[1], 0);

@@ -379,6 +379,11 @@ int busq_port_send_now(PyObject *port, PyObject *to, PyObject *data)
 
 /* ---- the methods ---- */
 
+static int is_timeout_alone(const busq_state *state, PyObject *names)
+{
+  return PyTuple_Size(names) == 1 && PyTuple_GetItem(names, 0) == state->arguments[ARGUMENT_TIMEOUT];
+}
+
 /* Between the commit and the return no handler of a signal runs: what raises here was not sent. */
 PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
@@ -387,14 +392,16 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
   int64_t timeout_ns = -1;
   if (!port_has_joined(self))
     return NULL;
-  if (n_args == 2 && !names) {
+  const int has_timeout = n_args == 2 && names && is_timeout_alone(self->state, names);
+  if (n_args == 2 && (!names || has_timeout)) {
     values[0] = args[0];
     values[1] = args[1];
+    values[3] = has_timeout ? args[2] : NULL;
   } else if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)) {
     return NULL;
-  } else if (!timeout_read(values[3], &timeout_ns)) {
-    return send_done(self, RAISED, 0);
   }
+  if (values[3] && !timeout_read(values[3], &timeout_ns))
+    return send_done(self, RAISED, 0);
   if (!values[2]) {
     const int result = send_now(self, values[0], values[1]);
     if (result == BUSQ_OK)
