@@ -2,7 +2,7 @@
 """Sending and receiving in an event loop: asyncio, uvloop, and through anyio also trio.
 
 What waits here is a task, and nothing else: no thread, and no timer that polls.  A task that is cancelled while it
-waits has received nothing and sent nothing.  The calls that wait are in C (csrc/python/awaiting.c), and the queues in
+waits has received nothing and sent nothing.  The calls that wait are in C (csrc/python/async_call.c), and the queues in
 which tasks wait in busq/_port/event_loops.py.
 
 >>> import asyncio, busq

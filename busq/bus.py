@@ -430,7 +430,7 @@ class Bus:
     def groups(self) -> dict[str, View]:
         """Return the groups of the bus by their names, with the view of each that is the latest now.
 
-        Whoever is a member delivers that view at its place in the order, perhaps later.
+        A member delivers that view at its place in the order, perhaps later.
 
         Errors: ShutDown if this handle was closed.
 
@@ -609,7 +609,7 @@ class Bus:
 
     @staticmethod
     def _spin_ns(chosen_us: float | None) -> int | None:
-        """Return how long a peer stays awake before it sleeps, if the caller or the environment says so."""
+        """Return how long a peer stays awake before it sleeps, if the caller or the environment chooses."""
         expected, called = f"0 to {SPIN_US_MAX:,} microseconds", "spin_us"
         if chosen_us is None and "BUSQ_SPIN_US" not in os.environ:
             return None

@@ -46,8 +46,8 @@ def msgspec(type: Any = Any, *, format: str = "msgpack") -> Codec:
 def pickle() -> Codec:
     """Return a codec that pickles, for replicas whose arguments or states are more than plain data.
 
-    Reading a pickle runs what its sender wrote into it: give it to `busq.Replica.join` where you trust all who may join
-    the bus.  `Peer.send_object` pickles without a codec, and keeps large buffers beside the pickle.
+    Reading a pickle runs what its sender wrote into it: give it to `busq.Replica.join` where you trust all of the
+    bus.  `Peer.send_object` pickles without a codec, and keeps large buffers beside the pickle.
 
     Errors: none; encoding raises what pickling raises.
 

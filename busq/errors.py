@@ -96,7 +96,7 @@ class Full(BusqError, queue.Full):
 class Unfinished(Full):
     """A send that lasts until its message is delivered had not ended at the timeout; the message is in flight.
 
-    It is a `Full`, and says in `sent` that it must not be sent again.
+    It is a `Full`, and has in `sent` that it must not be sent again.
 
     >>> import busq
     >>> def rendezvous(peer, to, data):

@@ -2,7 +2,7 @@
 """Groups of peers, and peers that are watched: what peers are there, as part of the order.
 
 A group has members, and every change of them is a *view*: an event that stands at one place of the order, the same for
-all.  What the methods do is told in `Peer.enter`, `Peer.view` and `Peer.watch`; the core is csrc/shm/group/group.h.
+all.  `Peer.enter`, `Peer.view` and `Peer.watch` describe the methods; the core is csrc/shm/group/group.h.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 
 class EventMessage(core.Message):
-    """An event that stands in the order as messages do: its `kind` says what has come to pass, its `sender` with whom.
+    """An event that stands in the order as messages do: its `kind` is what happened, its `sender` the peer it is about.
 
     It has no payload.
     """
@@ -90,7 +90,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.views: dict[str, View] = {}
-        self.groups: dict[int, str] = {}  # by what an envelope says
+        self.groups: dict[int, str] = {}  # by the number in an envelope
         self.names: dict[str, dict[tuple[int, int], str]] = {}  # in that view, by incarnation and slot
 
 

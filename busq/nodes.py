@@ -58,7 +58,7 @@ class Handle(core.Handle):
     def is_dead(self) -> bool:
         """True once this peer has received the notice of the node's end, or if the handle arrived after it.
 
-        Cost: none; it says where this peer stands in the order, and asks no process.
+        Cost: none; it shows where this peer stands in the order, and asks no process.
         """
         return super().is_dead
 
@@ -118,7 +118,7 @@ class Node(core.Node):
         return super().is_destroyed
 
     def destroy(self, *, timeout: float | None = None) -> None:  # type: ignore[override]
-        """End the node, for everybody at one place in the order of messages.
+        """End the node, for all at one place in the order of messages.
 
         The owner, and each peer that holds a handle, receives one message of the kind "node_destroyed".  What was sent
         to the node and stands before it in the order is delivered, what stands behind it is passed over, and its sender

@@ -18,7 +18,7 @@ from busq._native import ffi, lib
 from busq._port import arguments
 from busq._port.arguments import wrong_type
 from busq._port.deadline import Deadline, timeout_ns
-from busq._port.sending import Sending, report_sent
+from busq._port.sent_count import Sending, report_sent
 from busq._port.through_cffi import check, held, owned, raw_bus
 from busq.orders import Order, parse
 from busq.peer import Buffer, Draft, Message, Payload, Peer
@@ -143,7 +143,7 @@ class OrderedPeer(Peer):
     def send(self, to: Any, data: Payload, *, handles: Iterable[Any] = (), timeout: float | None = None) -> None:
         """Send one message to one peer, or the same message to several.
 
-        Returns when the order has taken the message; a receiver gets it when the order says so.  Where the order is a
+        Returns when the order has taken the message; a receiver gets it when the order allows it.  Where the order is a
         rendezvous (`sync`), returns when every receiver has delivered it.  Where the order is point to point, each
         receiver gets a message of its own, in the order given, and others may come between.
 
@@ -159,7 +159,7 @@ class OrderedPeer(Peer):
         Full, if it has not ended in time: the message will still be delivered.  UnknownPeer if no peer of that name has
         joined, or not every one that the order needs; PeerDead if a receiver, or a peer that the order needs, has
         departed; ShutDown; ForkedHandle; ValueError; TypeError.  An exception that ends the call, also one of a signal
-        handler, says in its attribute `sent` (0 or 1) whether the message is in flight.
+        handler, has in its attribute `sent` (0 or 1) whether the message is in flight.
 
         Cost: a copy of the data and a packet per receiver, and what the order needs besides.
         Source: `busq.orders.ORDERS` names that of each order.
@@ -246,7 +246,7 @@ class OrderedPeer(Peer):
         Parameters: `messages`, an iterable of pairs (to, data) as `send` takes them; `timeout`, how many seconds to
         wait, for all of them together: None waits for ever, 0 tries each once.
 
-        Errors: those of `send`, and whatever the iterable raises.  The call stops at the first; the exception says in
+        Errors: those of `send`, and whatever the iterable raises.  The call stops at the first; the exception has in
         its attribute `sent` how many messages were sent before it: the first ones.  One that is in flight
         (`busq.Unfinished`) was sent.
 
@@ -481,7 +481,7 @@ class OrderedPeer(Peer):
     def order_stats(self) -> dict[str, Any]:
         """Return what the order has cost so far: packets by kind, bytes, wake-ups, how much had to wait.
 
-        `messages_sent` counts what the order sent, `multicasts_sent` the calls; "thread_wakeups" says how often the
+        `messages_sent` counts what the order sent, `multicasts_sent` the calls; "thread_wakeups" is how often the
         progress thread slept and was woken, "recv_wakeups" the same of threads of the application; `secret_s` is the
         time in which the order let this peer receive but not send.
 

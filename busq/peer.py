@@ -2,7 +2,7 @@
 """Peer and Message: what peers of every order, and the messages they receive, have in common.
 
 Every way to send and receive (a port of bus1, which is written in C; an order other than bus1) fulfils these classes.
-They say what a method does, once: the methods in C get their texts from here, when busq is built.
+Here stands what a method does, once: the methods in C get their texts from here, when busq is built.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from busq.nodes import Handle, Node
 else:
     Buffer = getattr(collections.abc, "Buffer", object)  # which has a name since Python 3.12
-    Handle = Node = View = Any  # for whoever reads annotations: most programs need none of their modules
+    Handle = Node = View = Any  # for readers of annotations: most programs need none of their modules
 
 Payload: TypeAlias = "Buffer | list[Buffer] | tuple[Buffer, ...]"
 __all__ = ["Buffer", "Codec", "Draft", "Message", "Payload", "Peer"]
@@ -55,7 +55,7 @@ class Codec(Protocol):
 
         Parameters: `obj`, what `Peer.send_object` was given.
 
-        Errors: what it raises, `Peer.send_object` raises, and nobody gets anything.
+        Errors: what it raises, `Peer.send_object` raises, and no peer gets anything.
         """
         ...
 
@@ -69,7 +69,7 @@ class Codec(Protocol):
         ...
 
 
-class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmethod` that nobody makes one)
+class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abstractmethod`)
     """A message that was received.
 
     An abstract class: messages of every order, and of every way to receive, are instances of it.
@@ -111,8 +111,8 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
 
         Events come in the same way, at their places in the order: "view" of a group (`Peer.enter`; a
         `busq.ViewMessage`, whose `view` is a `busq.View`), "joined" and "left" of a peer that is watched
-        (`Peer.watch`); "node_destroyed", to the owner of a node and to everybody who holds a handle of it;
-        "node_released", to the owner of a node of which nobody holds a handle any more.
+        (`Peer.watch`); "node_destroyed", to the owner of a node and to each peer that holds a handle of it;
+        "node_released", to the owner of a node of which no peer holds a handle any more.
         """
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
         """The node of this peer that the message was sent to; None for one that was sent to its name.
 
         Where it was sent to several of them, the first; where some of them ended before it, the first as well.  Of an
-        event, the node that it tells of: for its owner a `Node`, for who holds a handle that `Handle`.
+        event, the node that it is about: for its owner a `Node`, for a holder of a handle that `Handle`.
 
         >>> import busq
         >>> with busq.Bus.create("doc-message-node") as bus, bus.join("alice") as alice:
@@ -139,7 +139,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
         """The handles that the message has brought, in the order in which they were given to `Peer.send`.
 
         One whose node ended before the message's place in the order is dead (`Handle.is_dead`).  This peer holds the
-        others for as long as their objects, or the message, are kept, and is told when their nodes end.
+        others for as long as their objects, or the message, are kept, and gets a notice when their nodes end.
         """
         raise NotImplementedError
 
@@ -178,7 +178,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
     def reply(self, data: Payload, *, timeout: float | None = None) -> None:
         """Reply to a message that was sent with `Peer.ask`; its asker gets this as the result.
 
-        The reply leaves from the peer that received the request.  If nobody waits for it any more, because the asker's
+        The reply leaves from the peer that received the request.  If no call waits for it any more, because the asker's
         timeout is over or it was interrupted, it is dropped, and that is no error.  A request that came again after
         `resume` is replied to like any other.
 
@@ -187,7 +187,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
         Errors: PeerDead if the asker has left or died; ValueError if the message was not asked, or was replied to
         before; Full if the memory for messages, or the asker's queue of replies, stayed full until the timeout;
         ShutDown, also if the peer that received the request was closed; ForkedHandle in a forked child; TypeError.
-        After Full the call can be repeated.  An exception that is raised by a signal handler says in its attribute
+        After Full the call can be repeated.  An exception that is raised by a signal handler has in its attribute
         `sent`, 0 or 1, whether the reply was sent.
 
         Cost: that of `Peer.send`.
@@ -234,8 +234,8 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` says better than `abstractmet
         and the message, is dropped.  They may outlive the message, the peer, the bus and a fork.  Of an object of up to
         4096 bytes, and of a message received with `ack=True`, they are views of a copy.  To change an array, copy it.
 
-        **Unpickling runs code that the sender chose.**  Whoever may write to the bus can run code here: with the
-        default permissions every program of the same user, and nobody else.  A peer that joined with a codec unpickles
+        **Unpickling runs code that the sender chose.**  A process that may write to the bus can run code here: with the
+        default permissions every program of the same user, and no other.  A peer that joined with a codec unpickles
         nothing: it reads what others sent with the same codec.
 
         Errors: ValueError for a message that `send` has sent, for one of a peer with a codec read without it, or the
@@ -285,7 +285,7 @@ class Draft(abc.ABC):  # noqa: B024  (as for Message)
         """The memory of the message, a writable memoryview; what it holds at first is undefined.
 
         It begins at a multiple of 64 bytes, if it has 512 bytes or more.  Sending, and the end of the block, release
-        it.  In a forked child it is a copy that nobody else sees.
+        it.  In a forked child it is a copy that no other process sees.
 
         Errors: ValueError once the draft was sent or given back; ForkedHandle where it is first asked for in a forked
         child.
@@ -297,10 +297,10 @@ class Draft(abc.ABC):  # noqa: B024  (as for Message)
 
         Parameters: `to` and `timeout`, as in `Peer.send`; `size`, how many bytes, from the first on, None for all.
 
-        Errors: those of `Peer.send`; BufferError while somebody else looks at the memory, who could still write to it:
+        Errors: those of `Peer.send`; BufferError while something else looks at the memory, and could still write to it:
         drop arrays and slices of `buffer` first; ValueError for a draft that was sent or given back, for more bytes
         than were reserved, and for more receivers than it was reserved for.  After an error the draft is still there,
-        to be sent again, with a new `buffer`.  An exception that is raised by a signal handler says in its attribute
+        to be sent again, with a new `buffer`.  An exception that is raised by a signal handler has in its attribute
         `sent`, 0 or 1, whether the message was sent.
 
         Cost: that of `Peer.send` without the copy, whatever the size; less than 512 bytes are moved once more.
@@ -379,13 +379,13 @@ class Peer:
     ) -> None:
         """Send one message to one peer, or the same message to several at once.
 
-        Returns when the message is committed: every receiver will get it, and all who receive it receive it at the
+        Returns when the message is committed: every receiver will get it, and all receive it at the
         same place of one common order.  Any later send by a process that has learned of the message, through any
         channel, is ordered after it.
 
         Parameters: `to`, the name of a peer, the handle of a node (`Peer.node`), "@" and the name of a group
-        (`Peer.enter`), or an iterable of them, each once, with one group at most; whoever is meant in several ways gets
-        one message; `data`, bytes-like (bytes, bytearray, memoryview, array, mmap ...), contiguous and at most as large
+        (`Peer.enter`), or an iterable of them, each once, with one group at most; a peer meant in several ways gets one
+        message; `data`, bytes-like (bytes, bytearray, memoryview, array, mmap ...), contiguous and at most as large
         as the bus's arena, copied before the call returns, or a list or tuple of such parts, which become one message
         without being joined first; `handles`, up to 64 handles that the receivers get with it (`Message.handles`);
         `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
@@ -394,10 +394,10 @@ class Peer:
         peer of that name has joined; PeerDead if a receiver has left or died and is not durable; ShutDown if the bus
         was shut down or this peer closed; ForkedHandle in a forked child; ValueError for no receivers, a name given
         twice, too much data, a handle of another peer or one that was released, and for a queue that several processes
-        read (`Bus.join(..., shared=True)`), which takes no handles; TypeError.  After an error nobody gets the message,
+        read (`Bus.join(..., shared=True)`), which takes no handles; TypeError.  After an error none gets the message,
         but where a node is over before the message's place in the order: then PeerDead names it in its attribute
         `missed`, and the other receivers have the message, if there are others.  The attribute `sent`, 0 or 1, of an
-        exception says whether the message was sent.
+        exception is whether the message was sent.
 
         Cost: a copy of the data and one compare-and-swap per receiver, and one for each handle and receiver; a system
         call only for a receiver that sleeps.
@@ -423,7 +423,7 @@ class Peer:
         Parameters: `messages`, an iterable of pairs (to, data) as `send` takes them; `timeout`, how many seconds to
         wait for room, for all of them together: None waits for ever, 0 tries each once.
 
-        Errors: those of `send`, and whatever the iterable raises.  The call stops at the first; the exception says in
+        Errors: those of `send`, and whatever the iterable raises.  The call stops at the first; the exception has in
         its attribute `sent` how many messages were sent before it: the first ones.
 
         Cost: that of `send` for each message, but for the call; least for a list of pairs of a name and bytes.
@@ -442,7 +442,7 @@ class Peer:
     def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Draft:
         """Reserve memory for a message, to be written in place and sent without a copy.
 
-        The memory is that of the message: whoever receives it looks at what was written here.  It comes back when the
+        The memory is that of the message: a receiver looks at what was written here.  It comes back when the
         draft is left unsent, and when this process dies.  A closed peer goes on owning it until then.
 
         Parameters: `size`, bytes, at most the bus's arena; `receivers`, to how many it may be sent (None: up to 7);
@@ -484,7 +484,7 @@ class Peer:
         Parameters: `to`, `handles` and `timeout`, as in `send`; `obj`, any object that can be pickled, or that the
         codec takes.
 
-        Errors: those of `send`; whatever pickling, or the codec, raises: then nobody gets anything.  ValueError on a
+        Errors: those of `send`; whatever pickling, or the codec, raises: then no peer gets anything.  ValueError on a
         bus of another order than bus1.
 
         Cost: that of `send`, and of pickling.
@@ -514,7 +514,7 @@ class Peer:
         later.  A process that is merely stopped is not dead.  Empty if no reply came before the timeout: one that comes
         later is dropped.  NoSpace if the bus has no free slot: a peer that asks takes a second one, for the replies, at
         its first ask.  Full, UnknownPeer, ShutDown, ForkedHandle, ValueError and TypeError as in `send`; ValueError
-        with another order than bus1.  Each says in its attribute `sent`, 0 or 1, whether the request was sent; so does
+        with another order than bus1.  Each has in its attribute `sent`, 0 or 1, whether the request was sent; so does
         an exception that is raised by a signal handler.
 
         Cost: that of two messages, and of a system call that asks whether the other one lives.
@@ -539,7 +539,7 @@ class Peer:
         take: Callable[[bytes], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Become a member of a group: get what is sent to "@" and its name, and the views of who its members are.
+        """Become a member of a group: get what is sent to "@" and its name, and the views of its members.
 
         Every change of the members is a message of the kind "view", at the same place of the order for all members:
         what is sent to the group is delivered by exactly the members of the view in which they deliver it.  The first
@@ -552,7 +552,7 @@ class Peer:
         With `state` and `take` a late joiner has what the others have.  The member that entered first gives: its
         `state` is called, inside a call that receives, just before it gets the view with the joiner, and what that
         returns is what the joiner's `take` is called with, inside a call that receives there, before the joiner gets
-        that view and what follows it.  If the one that gives dies first, the next one gives, at the view that says so.
+        that view and what follows it.  If the one that gives dies first, the next one gives, at the view without it.
         All members enter with both; the first one takes nothing.  A member without a state that enters with both, such
         as a successor (`Bus.join(..., resume=True)`), leaves first.  What either raises, the call that receives raises,
         and the next such call tries again.  The state comes through the queue, in pieces of a 64th of the
@@ -633,45 +633,34 @@ class Peer:
 
         Parameters: `group`, its name, without "@".
 
-        Errors: UnknownPeer if there is no such group; ValueError, TypeError, ShutDown.
+        Errors: UnknownPeer if there is no such group; ShutDown; ValueError, also on a bus of another order than bus1;
+        TypeError.
 
-        Cost: a microsecond; of the latest view of the bus, some.
+        Cost: a microsecond for a member; otherwise a step for each peer slot.
 
         >>> import busq
-        >>> with busq.Bus.create("doc-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
+        >>> with busq.Bus.create("doc-peer-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
         ...     alice.enter("workers")
         ...     first = alice.recv()
         ...     bob.enter("workers")
         ...     alice.view("workers").members, bob.view("workers").members
         (('alice',), ('alice', 'bob'))
-        >>> busq.Bus.unlink("doc-view")
-
-        Errors: UnknownPeer if nobody has entered a group of that name; ValueError, also on a bus of another order than
-        bus1; TypeError.
-
-        Cost: none for a member; otherwise a step for each peer slot.
-
-        >>> import busq
-        >>> with busq.Bus.create("doc-peer-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
-        ...     alice.enter("workers")
-        ...     bob.view("workers")
-        View(number=1, members=('alice',), joined=(), left=(), died=())
         >>> busq.Bus.unlink("doc-peer-view")
         """
         raise NotImplementedError
 
     def watch(self, name: str, *, timeout: float | None = None) -> None:
-        """Be told, in order, when a peer joins, and when it has left or died.
+        """Learn, in order, when a peer joins, and when it has left or died.
 
         A message of the kind "joined", whose sender is that peer, comes at once if the peer is there, and whenever one
         of that name joins; one of the kind "left" comes when it has closed or died, behind all that it had sent, once,
-        and at the same place of the order for all who watch it.  Watching what one watches does nothing.
+        and at the same place of the order for all that watch it.  Watching what one watches does nothing.
 
         Parameters: `name`, of a peer, there or not; `timeout`, as in `enter`.
 
         Errors: those of `enter`.
 
-        Cost: that of a message to oneself; for the one who is watched, of one to those who watch, when it joins and
+        Cost: that of a message to oneself; for the peer that is watched, of one to those that watch, when it joins and
         when it closes.  While it receives, and waits for messages, a peer that watches others, or is in a group, asks
         the kernel twenty times a second whether they live.
 
@@ -686,7 +675,7 @@ class Peer:
         raise NotImplementedError
 
     def unwatch(self, name: str, *, timeout: float | None = None) -> None:
-        """Be told no more of a peer that comes or goes.  What was told by then still comes.
+        """Learn no more of a peer that comes or goes.  A notice from before still comes.
 
         Parameters: `name`, of the peer; `timeout`, seconds to wait for room, None for ever, 0 to try once.
 
@@ -761,10 +750,10 @@ class Peer:
 
         Others get its handle in a message, `send(to, data, handles=[node.handle])`, and send to it as to a name.  Its
         end, by `Node.destroy`, or because this peer leaves or dies, has one place in the order of messages, the same
-        for everybody: behind it nothing comes to the node, and nobody receives its handle alive.
+        for all: behind it nothing comes to the node, and no peer receives its handle alive.
 
         Errors: NoSpace if the peer has as many nodes as the bus was created for (`Bus.create(..., nodes=...)`); a node
-        that was destroyed counts until this peer, and everybody who held a handle of it, has received the notice;
+        that was destroyed counts until this peer, and each peer that held a handle of it, has received the notice;
         ValueError on a bus without nodes, of another order than bus1, and for a queue that several processes read;
         ShutDown, ForkedHandle.
 
@@ -822,7 +811,7 @@ class Peer:
 
         What was not received, or not acknowledged, stays for a successor that joins with `resume=True`: if this peer
         was durable, until the successor comes or `Bus.remove` drops it, and the queue goes on filling; otherwise for as
-        long as nobody needs its place or its memory.  Threads that wait on this peer get `ShutDown`.
+        long as no other peer needs its place or its memory.  Threads that wait on this peer get `ShutDown`.
 
         Errors: none.
 

@@ -122,7 +122,7 @@ class _Base(Generic[_T]):
         self._is_closed = False
         self._send: Callable[..., Any] | None = None
         self._recv: Callable[..., Message] | None = None
-        # Not at the end of the process, where threads that nobody waits for may still be in `get`.
+        # Not at the end of the process, where threads that are not waited for may still be in `get`.
         weakref.finalize(self, let_go, self._local).atexit = False
 
     def __reduce__(self) -> Any:
@@ -132,7 +132,7 @@ class _Base(Generic[_T]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} of bus {self._home.bus.name!r}>"
 
-    # ---- errors, as those know them who used multiprocessing ----
+    # ---- errors, as multiprocessing has them ----
 
     def _refuse(self) -> NoReturn:
         raise ValueError(f"{self!r} is closed")
@@ -275,7 +275,7 @@ class Queue(_Base[_T]):
     goes to one of those that get; they come in one order, in which those of one process stand as it has put them.
 
     Its place is on a temporary bus, which is made for the first queue of a process tree and goes with its last process,
-    whatever ends that.  A process that is killed takes with it what it had got, and nothing else, and holds nobody up.
+    whatever ends that.  A process that is killed takes with it what it had got, and nothing else, and holds up none.
 
     Parameters: `maxsize`, how many objects it holds before `put` waits; 0 or less is no limit: then `put` never waits,
     and what finds no room in shared memory waits in this process, in order, until it does; so do those of a `maxsize`
@@ -303,7 +303,7 @@ class Queue(_Base[_T]):
         here, or the object is too large for its bus; what pickling raises; BrokenPipeError if the queue is gone;
         OSError.
 
-        Cost: a pickle, and 0.3 microseconds; a system call only to wake who waits.
+        Cost: a pickle, and 0.3 microseconds; a system call only to wake a reader that waits.
 
         >>> import busq
         >>> queue = busq.Queue(maxsize=1)
@@ -371,9 +371,9 @@ class Queue(_Base[_T]):
         return self.get(False)
 
     def qsize(self) -> int:
-        """Return how many objects nobody has got yet.
+        """Return how many objects no process has got yet.
 
-        Exact while nobody puts or gets; without what waits in other processes for room.
+        Exact while no process puts or gets; without what waits in other processes for room.
 
         Errors: OSError if the bus is damaged.
 
@@ -547,9 +547,9 @@ class JoinableQueue(Queue[_T]):
 
     An object counts as unfinished from `put` until the process that got it calls `task_done`.  If that process is
     killed before, the object goes to another one that gets; so `join` does not wait for the dead.  A process that ends
-    in good order with objects it has not reported drops them, and nobody waits for them.
+    in good order with objects it has not reported drops them, and no process waits for them.
 
-    Parameters: `maxsize` and `bus`, as for `Queue`; an object that somebody has got takes no room.
+    Parameters: `maxsize` and `bus`, as for `Queue`; an object that a process has got takes no room.
 
     Errors: those of `Queue`.
 
@@ -574,7 +574,7 @@ class JoinableQueue(Queue[_T]):
             try:
                 obj = _loads(message)
             except Exception:
-                message.ack()  # as with multiprocessing it is gone; but nobody waits for it
+                message.ack()  # as with multiprocessing it is gone; but no process waits for it
                 raise
         except errors.Empty:
             raise
@@ -584,7 +584,7 @@ class JoinableQueue(Queue[_T]):
         return obj
 
     def task_done(self) -> None:
-        """Say that an object is done with: the first that this thread got and has not reported yet.
+        """Report that an object is done with: the first that this thread got and has not reported yet.
 
         Where this thread has none, it is the first that another thread of this process got.
 
@@ -614,7 +614,7 @@ class JoinableQueue(Queue[_T]):
     def join(self) -> None:
         """Wait until all objects are done with that were put, by any process.
 
-        What a process that was killed had got is done with once another one has got it and says so.
+        What a process that was killed had got is done with once another one has got it and reports it.
 
         Errors: OSError if the bus is damaged.
 
@@ -637,7 +637,7 @@ class JoinableQueue(Queue[_T]):
         return f"{self._name}-waits"
 
     def _mark(self) -> Peer | None:
-        """Say on the bus that this process has more to put: a peer of that name, which goes with the process."""
+        """Show on the bus that this process has more to put: a peer of that name, which goes with the process."""
         return self._home.bus.join(private_name(self._mark_name()))
 
     def close(self) -> None:
@@ -666,7 +666,7 @@ class JoinableQueue(Queue[_T]):
 def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float | None = None) -> None:
     """Put an object into several queues in one step: into all of them or, if that can't be, into none.
 
-    All who get from these queues get what was put into several of them in the same order.  A process that is killed
+    All that get from these queues get what was put into several of them in the same order.  A process that is killed
     meanwhile has put it into all of them or into none.
 
     Parameters: `queues`, an iterable of queues of this module, different ones, that are on one bus: those that a

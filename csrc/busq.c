@@ -13,7 +13,7 @@
 #include "shm/node/node.h"
 #include "shm/receive/receive.h"
 #include "shm/wait/descriptor.h"
-#include "shm/wait/send_wait.h"
+#include "shm/wait/send_call.h"
 #include "shm/wake/fifo.h"
 #include "shm/wake/room.h"
 #include "shm/wake/wake.h"

@@ -15,8 +15,8 @@
  * A process may be killed, stopped or forked at any instruction: no other process waits for it, and a peer can take
  * over what a dead one of its name had not finished (busq_peer_join_as; shm/death/join.h).
  *
- * Not given: order between messages that share no receiver and no cause, delivery to a process that has died and that
- * are not resumed, protection from a process of the same user that writes into the file on purpose (damage is found and
+ * Not given: order between messages that share no receiver and no cause, delivery to a process that has died and
+ * is not resumed, protection from a process of the same user that writes into the file on purpose (damage is found and
  * reported, not prevented), or anything between machines.
  *
  * Calls return a busq_result.  BUSQ_OK is 0; everything else leaves bus and peer as they were, and busq_error_text()
@@ -168,8 +168,7 @@ typedef enum {
   BUSQ_KIND_LEFT = 3,           /* it has left, or died */
   BUSQ_KIND_NODE_DESTROYED = 4,
   BUSQ_KIND_NODE_RELEASED = 5,  /* no handle of the node is held any more */
-  BUSQ_KIND_CONTROL = 6,        /* for the library above */
-  BUSQ_KIND_WATCH = 7,          /* a peer is watched by others than before; passed by every reader */
+  BUSQ_KIND_WATCH = 7,          /* a peer is watched by others than before; passed by every reader.  6 is free */
   BUSQ_KIND_MAX = 7
 } busq_kind;
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a peer is driven: from Python to the core and back, in threads and in event loops."""
+"""How Python drives a port, one process's end of a peer: arguments, errors, threads and event loops."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an argument must be, and what the error says where it is something else."""
+"""What an argument must be, and the error where it is something else."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def timeout_ns(timeout: float | None) -> int:
             raise TypeError
         seconds = float(timeout)
     except OverflowError:
-        return -1  # longer than a float can say is for ever
+        return -1  # longer than a float can hold is for ever
     except TypeError:
         raise wrong_type("timeout", timeout, "None (for ever) or seconds, 0 or more") from None
     if math.isnan(seconds) or seconds < 0:

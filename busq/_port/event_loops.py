@@ -29,7 +29,7 @@ from busq.errors import Empty, Full
 
 __all__ = ["SLICE_S", "AnyioQueues", "AsyncioQueues", "WaitQueues", "queues_here"]
 
-SLICE_S = 200e-6  # for so long a task may go on without letting others run; also in csrc/python/awaiting.c
+SLICE_S = 200e-6  # for so long a task may go on without letting others run; also in csrc/python/async_attempt.c
 _RETRY_S = 1e-3
 # As in the core: a waiter looks for so long before it sleeps, unless the last waits were all many times as long.
 _SPIN_S, _IN_VAIN_MAX, _IN_VAIN_TIMES = 50e-6, 4, 8

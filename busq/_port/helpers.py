@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What peers and messages in C leave to Python, since it is rare, or said better here (csrc/python/module.h)."""
+"""What peers and messages in C leave to Python, since it is rare, or better written here (csrc/python/module.h)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read_event(port: Any, name: str, kind: int, group_number: int, payload: byte
 
 
 def ask(port: Any, to: Any, data: Any, timeout: float | None, note: Any) -> Message:
-    """Send a request and return its reply; `note` says whether it was sent."""
+    """Send a request and return its reply; `note` records whether it was sent."""
     from busq._port import requests  # here, since most programs never need it
 
     return requests.ask(port, to, data, timeout, note)

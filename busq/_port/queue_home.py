@@ -211,7 +211,7 @@ class Overflow:
         self._lock = _thread.allocate_lock()
         self._fed = _thread.allocate_lock()  # by the thread that holds it
         self._put = put
-        self._mark = mark  # says on the bus that there is something here
+        self._mark = mark  # shows on the bus that there is something here
         self.is_over = False
         self._has_ended = False
         self.is_cancelled = False

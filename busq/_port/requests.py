@@ -69,7 +69,7 @@ class Requests:
     # ---- asking ----
 
     def begin(self, port: Any, request: Request, data: Payload, deadline: Deadline, note: Any) -> None:
-        """Send a request; `note` says whether it was sent.  Whatever comes of it, `end` has to follow.
+        """Send a request; `note` records whether it was sent.  Whatever comes of it, `end` has to follow.
 
         After Full it may be begun again.
         """
@@ -120,7 +120,7 @@ class Requests:
     # ---- replies ----
 
     def take(self, timeout_ns: int) -> int:
-        """Take one reply and hand it to the request it belongs to; return what the core says."""
+        """Take one reply and hand it to the request it belongs to; return the result of the core."""
         return core.take_reply(self._replies, self._waiting, timeout_ns)
 
     def look(self, request: Request) -> bool:
@@ -254,7 +254,7 @@ def requests_of(port: Any) -> Requests:
 
 
 def ask(port: Any, to: str, data: Payload, timeout: float | None, note: Any) -> Message:
-    """Send a request and return its reply; `note` says whether it was sent."""
+    """Send a request and return its reply; `note` records whether it was sent."""
     check_name(to)
     deadline = Deadline(timeout)
     request = Request()

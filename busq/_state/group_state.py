@@ -90,8 +90,9 @@ class GroupFilter:
     def __init__(self, port: Any) -> None:
         self._port = weakref.ref(port)  # which owns the filter: a peer that is dropped leaves at once
         self.name: str = port.name
-        self.lock = threading.RLock()  # of everything here; never held by a call that waits
+        self.lock: Any = threading.RLock()  # of everything here; never held by a call that waits
         self.groups: list[_Group] = []
+        self._kept: list[tuple[_Group, Callable[[], None]]] = []  # before the last sorting, with what restores them
         self.has_unsent = False  # words that had no room
         self.shown: list[Any] = []  # of the message that is sorted: what the application is to get
         # The last message, and either what was shown for it, or, while it is sorted, what undoes that.
@@ -130,14 +131,26 @@ class GroupFilter:
             self._last = (None, [], None)
 
     def _keep(self) -> Callable[[], None]:
-        groups, exchanges = list(self.groups), [one.exchange.keep() for one in self.groups]
+        self._kept = [(one, one.exchange.keep()) for one in self.groups]
 
         def undo() -> None:
-            self.groups[:] = groups
-            for restore in exchanges:
+            self.groups[:] = [one for one, _ in self._kept]
+            for _, restore in self._kept:
                 restore()
 
         return undo
+
+    # `state` and `take` may enter groups: what undoes the sorting that calls them does not undo that.
+
+    def add(self, group: _Group) -> None:
+        """Add a group that the peer is about to enter."""
+        self.groups.append(group)
+        self._kept.append((group, group.exchange.keep()))
+
+    def remove(self, group: _Group) -> None:
+        """Remove a group that the peer has not entered after all."""
+        self.groups[:] = [one for one in self.groups if one is not group]
+        self._kept = [kept for kept in self._kept if kept[0] is not group]
 
     def _sort(self, message: Any) -> None:
         """Give a word to its group, and a message to the application, unless a group holds it back."""
@@ -202,8 +215,8 @@ class GroupFilter:
 def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bool) -> Callable[[], None] | None:
     """Let a peer give and take the state of a group that it is about to enter; returns a function that undoes that.
 
-    None if it is in the group so.  A member without a state, or the successor of a peer that had one, has to leave
-    first.
+    None if it is already in the group with a state.  A member without a state, or the successor of a peer that had
+    one, has to leave first.
     """
     for name, given in (("state", state), ("take", take)):
         if not callable(given):
@@ -214,19 +227,21 @@ def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bo
     filter_: GroupFilter = vars(port).setdefault("_filter", GroupFilter(port))
     chunk = chunk_bytes(port._raw_bus().facts()["arena"])
     made = _Group(filter_, group, chunk, state, take)
+    is_sorting = filter_.lock._is_owned()  # and has called `state` or `take`, or a signal handler, which calls this
     with filter_.lock:
         if core.filter_of(port) is None:
             core.set_filter(port, filter_)
-        filter_.restore()
+        if not is_sorting:
+            filter_.restore()
         last = next((one for one in filter_.groups if one.name == group), None)
         if last is None and is_member:
             last = _Group(filter_, group, chunk, state, take)
             last.pass_all()
-            filter_.groups.append(last)
+            filter_.add(last)
         while last is not None and last.successor is not None:
             last = last.successor
         if last is None:
-            filter_.groups.append(made)
+            filter_.add(made)
         elif is_member and not last.is_passing:
             return None
         else:
@@ -234,10 +249,10 @@ def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bo
 
     def undo() -> None:
         with filter_.lock:
-            filter_.restore()
+            if not is_sorting:
+                filter_.restore()
             if last is not None:
                 last.successor = None
-            if made in filter_.groups:
-                filter_.groups.remove(made)
+            filter_.remove(made)
 
     return undo

@@ -91,7 +91,7 @@ def _loop() -> Any:
 
 
 class _AwaitedCalls:
-    """How the methods of a replica wait in an event loop (`waits` in replica_base.py)."""
+    """How the methods of a replica wait in an event loop (waits.py)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

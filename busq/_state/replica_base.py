@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from busq._port import arguments
-from busq._port.deadline import NEVER, Deadline, timeout_ns
+from busq._port.deadline import Deadline, timeout_ns
 from busq._state.batch import Batch, recorder
 from busq._state.commands import Commands, Raised, call_of
 from busq._state.plain_codec import PLAIN
@@ -26,13 +25,10 @@ from busq.peer import Codec
 if TYPE_CHECKING:
     from busq._state.replica_aio import Joining
 
-__all__ = ["Batch", "Replica", "command", "waits"]
+__all__ = ["Batch", "Replica", "command"]
 
 _Self = TypeVar("_Self", bound="Replica")
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_Waiting = TypeVar("_Waiting", bound="Replica")
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
 
 _ENGINE = "_busq_engine"  # the only attribute that is no part of the state
 _SUSPENDED = 0x20 | 0x80 | 0x200  # flags of the code of generators, coroutines and asynchronous generators
@@ -85,48 +81,6 @@ def command(function: _Command) -> _Command:
 
     call._command = function  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
-
-
-class _BlockingCalls:
-    """How `waits` waits in a thread: its coroutines never suspend, so that one step runs them to their end."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def call(self, name: str, *args: Any, deadline: Deadline = NEVER) -> Any:
-        """Have a command applied; raises Full where no room comes before the deadline."""
-        (result,) = self._engine.call(call_of(self._engine.commands.numbers[name], args, {}), deadline.left_s())
-        if type(result) is Raised:
-            raise result.error
-        return result
-
-    async def wait_for(self, predicate: Callable[[], Any], timeout: float | None) -> Any:
-        """Wait as `Replica.wait_for` does."""
-        return self._engine.wait_for(predicate, timeout)
-
-
-def waits(
-    steps: Callable[Concatenate[_Waiting, Any, _Arguments], Coroutine[Any, Any, _Result]],
-) -> Callable[Concatenate[_Waiting, _Arguments], _Result]:
-    """Make a method that waits out of a coroutine, whose argument `calls` it waits with.
-
-    The method blocks its thread; `AsyncReplica` awaits the same steps, with `calls` of its own.
-    """
-
-    @functools.wraps(steps)
-    def call(self: _Waiting, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
-        coroutine = steps(self, _BlockingCalls(self._busq), *args, **kwargs)
-        try:
-            coroutine.send(None)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        raise AssertionError("a blocking wait was suspended")
-
-    made: Any = call
-    shown = inspect.signature(steps)
-    made.__signature__ = shown.replace(parameters=[one for one in shown.parameters.values() if one.name != "calls"])
-    made._steps = steps
-    return made  # type: ignore[no-any-return]
 
 
 class Replica:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ready-made replicas that processes wait at: a lock, an election, and a barrier.
 
-What waits is written once, as a coroutine with `calls`, and serves threads and event loops (`waits` in
-replica_base.py).
+What waits is written once, as a coroutine with `calls`, and serves threads and event loops (`waits`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import Any
 from busq import errors
 from busq._port.arguments import integer
 from busq._port.deadline import Deadline
-from busq._state.replica_base import Replica, command, waits
+from busq._state.replica_base import Replica, command
+from busq._state.waits import waits
 
 __all__ = ["Barrier", "Election", "Lock"]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from busq.audit.message_names import Words
 from busq.audit.page.scene import choose
 from busq.audit.result import Check
-from busq.audit.words import Words
 from busq.lab.execution import Event, Execution
 from busq.lab.observers import History, Verdict, Witness
 from busq.trace.run import Run

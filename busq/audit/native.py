@@ -15,9 +15,9 @@ from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount
 from busq.audit import clock_check, times, unknown, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
+from busq.audit.message_names import Words
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
-from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict, core_of, judge_raw
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DELIVERIES

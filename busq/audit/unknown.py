@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from busq._native import ffi, lib
 from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount, listed
+from busq.audit.message_names import Words
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
-from busq.audit.words import Words
 from busq.lab.observers import PROPERTIES, History, core_of
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DELIVERIES, NO_DESTINATIONS, NO_SENDS, ORDER_UNKNOWN, RECEIVERS_DERIVED

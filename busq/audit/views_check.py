@@ -11,8 +11,8 @@ from busq._port.through_cffi import check as check_result
 from busq._port.through_cffi import held, owned
 from busq._util.humanize import listed
 from busq.audit.columns import Rows
+from busq.audit.message_names import Words
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
-from busq.audit.words import Words
 from busq.lab.observers import History, core_of
 
 __all__ = ["FAULTS", "HOLDS", "NOTHING", "NO_VIEWS", "OPEN", "judge", "named", "tell", "unrefuted"]

@@ -13,7 +13,7 @@ import click
 from busq._util.humanize import rounded
 from busq.cli import check_show, show
 from busq.cli.base import no_space_refused, plain_errors, print_json
-from busq.cli.figures_show import new_table
+from busq.cli.sim_figures_show import new_table
 from busq.lab.check import ALL, Interrupted, Result, run
 from busq.lab.check.bounds import ORDERS, PAPER_RATE, RATE, TABLE_1, Bound, Paper
 

@@ -97,7 +97,7 @@ def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **
 
     Exit code 1 means that an order broke something that it promises.
     """
-    from busq.cli import outcomes
+    from busq.cli import sim_show
     from busq.lab.sweep import run_all
 
     record, traces = options.pop("record"), options.pop("traces")
@@ -110,9 +110,9 @@ def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **
         results = run_all([dataclasses.replace(config, order=name) for name in names], jobs=workers, progress=progress)
     runs = dict(zip(names, results, strict=True))
     if as_json:
-        print_json(outcomes.as_json(runs))
+        print_json(sim_show.as_json(runs))
     else:
-        outcomes.show_runs(config, runs)
+        sim_show.show_runs(config, runs)
     if record is not None:
         write_text(record, _events(results[0]).as_json())
     for name, result in runs.items() if traces is not None else ():
@@ -165,7 +165,7 @@ def advise(guarantees: list[str], workers: int | None, as_json: bool, **options:
 
     Simulates every order that gives the guarantee, judges each run, ranks the orders, and shows what the others pay.
     """
-    from busq.cli import outcomes
+    from busq.cli import sim_show
     from busq.lab.sweep import advice
 
     with plain_errors():
@@ -175,4 +175,4 @@ def advise(guarantees: list[str], workers: int | None, as_json: bool, **options:
     config = _config(options, "none")
     with simulating("advise") as progress:
         ranking = advice.advise(config, guarantees, jobs=workers, progress=progress, **chosen)
-    return finish(ranking, as_json, functools.partial(outcomes.show_advice, config))
+    return finish(ranking, as_json, functools.partial(sim_show.show_advice, config))

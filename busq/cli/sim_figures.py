@@ -64,7 +64,7 @@ FIGURE = together(
 
 def _measured(title: str, measure: Callable[..., Any], **options: Any) -> tuple[Any, str]:
     """Measure under a progress bar: what is there, and, where Ctrl-C has ended it, how far it came."""
-    from busq.lab.sweep.figures import Incomplete
+    from busq.lab.sweep.paper_figures import Incomplete
 
     try:
         with simulating(title) as progress:
@@ -85,7 +85,7 @@ def _settings(options: dict[str, Any], **more: Any) -> Settings:
 
 def _figure(name: str, settings: Settings, options: dict[str, Any], **values: Sequence[Any]) -> None:
     """Measure a figure, print it with the paper's claims, and draw it; `values` are those of parameters of its grid."""
-    from busq.cli import figures_show as tables
+    from busq.cli import sim_figures_show as tables
     from busq.lab.sweep import EXECUTION, Figure, judge
 
     plot, workers, as_json = options["plot"], options["workers"], options["as_json"]
@@ -134,7 +134,7 @@ def _end_if_stopped(so_far: str) -> None:
 def _draw(measured: Any, paths: Sequence[str]) -> None:
     if not paths:
         return
-    from busq.lab.sweep.draw_figures import draw
+    from busq.lab.sweep.draw_paper import draw
 
     for path in paths:
         with plain_errors():
@@ -255,7 +255,7 @@ def sensitivity(
     Sets one parameter after the other to other values (sizes of payload, header, control packet and clock entry; how
     jobs are read; the interval of Figure 4), measures the figures again, and shows every verdict.
     """
-    from busq.cli import figures_show as tables
+    from busq.cli import sim_figures_show as tables
     from busq.lab.sweep import FIGURES, Figure
     from busq.lab.sweep import sensitivity as room
 

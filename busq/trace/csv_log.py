@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in CSV: a row for each event; `busq.trace.fields` lists the names of columns.
+"""Logs in CSV: a row for each event; `busq.trace.field_names` lists the names of columns.
 
 Columns are separated by commas, semicolons or tabs; destinations, inside of a column, by spaces or semicolons.
 """
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from busq.trace.dataset import hive_keys
-from busq.trace.fields import Fields
-from busq.trace.records import Parsed, build, records_of
+from busq.trace.field_names import Fields
+from busq.trace.parsed_records import Parsed, build, records_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 from busq.trace.values import Bad

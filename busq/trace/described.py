@@ -4,7 +4,7 @@
 runs-by = "none"                # a column, "file", "folder" or "none"
 shape = "events"                # a row is an event; or "messages": a row is a message
 
-[fields]                        # fields of `busq.trace.fields`: columns, or expressions
+[fields]                        # fields of `busq.trace.field_names`: columns, or expressions
 process = "node"
 message = "{topic}/{partition}/{offset}"
 destinations = "recipients[].name"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables in Parquet whose columns, processes and messages have any names: their rows become `mapping.Events`.
 
-`busq.trace.fields` lists the names of columns, and what rows may be: events, or messages.  Processes and messages may
-be text, or whole numbers of any size.  No row passes through Python.
+`busq.trace.field_names` lists the names of columns, and what rows may be: events, or messages.  Processes and messages
+may be text, or whole numbers of any size.  No row passes through Python.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.events import Events
 from busq.trace.expressions import Expression
-from busq.trace.fields import Fields, counts_nanoseconds
+from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.mapping import mapped, named, same_type
 from busq.trace.run import Run, Source

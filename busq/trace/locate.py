@@ -19,9 +19,9 @@ from busq.trace.dataset import RUNS_BY, WAYS, Group, Part, Parts, Sample, datase
 from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
-from busq.trace.fields import FIELDS
+from busq.trace.field_names import FIELDS
 from busq.trace.finding import Finding
-from busq.trace.records import sample
+from busq.trace.parsed_records import sample
 from busq.trace.run import Source
 from busq.trace.tables import kinds
 from busq.trace.text import beginning, is_binary, stem

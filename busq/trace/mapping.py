@@ -28,7 +28,7 @@ from busq._util.humanize import amount
 from busq.trace.builder import FAILED, PHANTOM, UNKNOWN_SENDER, as_list, by_nature, wanted
 from busq.trace.errors import TraceError
 from busq.trace.events import Events, Rows
-from busq.trace.fields import EVERYBODY
+from busq.trace.field_names import EVERYBODY
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED, derived, one_sided
 from busq.trace.ordering import by_clocks, in_order

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in NDJSON: an object for each event, on its own line; `busq.trace.fields` lists the fields that are read."""
+"""Logs in NDJSON: an object for each event, on its own line; `busq.trace.field_names` lists the fields."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from busq.trace.dataset import hive_keys
-from busq.trace.fields import Fields
-from busq.trace.records import Parsed, build, records_of
+from busq.trace.field_names import Fields
+from busq.trace.parsed_records import Parsed, build, records_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 from busq.trace.values import Bad, name_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from busq.trace.fields import counts_nanoseconds
+from busq.trace.field_names import counts_nanoseconds
 
 __all__ = ["SECOND", "Bad", "clock_of", "list_of_text", "name_of", "names_in", "nanoseconds", "unit_of", "whole"]
 

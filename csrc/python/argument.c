@@ -6,19 +6,38 @@
 
 /* ---- calls ---- */
 
-/* Names that stand in a program are interned; those that were put together while it ran are compared. */
-static int place_of(const busq_state *state, const signature *expected, PyObject *name)
+/* Finds a name that was put together while the program ran, which is another object than the one that is known. */
+__attribute__((noinline, cold)) static int place_of_text(const busq_state *state, const signature *expected, PyObject *name)
 {
-  for (int i = 0; i < ARGUMENTS_MAX && expected->names[i]; i++)
-    if (name == state->arguments[expected->names[i]])
-      return i;
   for (int i = 0; i < ARGUMENTS_MAX && expected->names[i]; i++)
     if (PyUnicode_Compare(name, state->arguments[expected->names[i]]) == 0)
       return i;
   return -1;
 }
 
-static int misused(busq_state *state, PyObject *self, const signature *expected, PyObject *const *args, Py_ssize_t n_args,
+/* Names that stand in a program are interned, and an argument by name stands behind those by position.  Most calls have one name or
+ * two, so an unrolled loop costs more than it gives. */
+__attribute__((noinline)) static int read_named(const busq_state *state, const signature *expected, PyObject *const *args,
+                                                Py_ssize_t n_args, PyObject *names, PyObject **values)
+{
+  const Py_ssize_t n_named = PyTuple_Size(names);
+#pragma GCC unroll 1
+  for (Py_ssize_t i = 0; i < n_named; i++) {
+    PyObject *name = PyTuple_GetItem(names, i);
+    int place = (int)n_args;
+#pragma GCC unroll 1
+    while (place < ARGUMENTS_MAX && name != state->arguments[expected->names[place]])
+      place++;
+    if (place == ARGUMENTS_MAX)
+      place = place_of_text(state, expected, name);
+    if (place < 0 || values[place])
+      return 0;
+    values[place] = args[n_args + i];
+  }
+  return 1;
+}
+
+__attribute__((noinline, cold)) static int misused(busq_state *state, PyObject *self, const signature *expected, PyObject *const *args, Py_ssize_t n_args,
                    PyObject *names)
 {
   PyObject *refuse = helper(state, "misused");
@@ -39,17 +58,10 @@ static int misused(busq_state *state, PyObject *self, const signature *expected,
 int arguments_read(busq_state *state, PyObject *self, const signature *expected, PyObject *const *args, Py_ssize_t n_args,
                    PyObject *names, PyObject **values)
 {
-  const Py_ssize_t n_named = names ? PyTuple_Size(names) : 0;
-  int fits = n_args <= expected->n_positional;
   for (int i = 0; i < ARGUMENTS_MAX; i++)
-    values[i] = fits && i < n_args ? args[i] : NULL;
-  for (Py_ssize_t i = 0; i < n_named && fits; i++) {
-    const int place = place_of(state, expected, PyTuple_GetItem(names, i));
-    fits = place >= 0 && !values[place];
-    if (fits)
-      values[place] = args[n_args + i];
-  }
-  for (int i = 0; i < expected->n_required && fits; i++)
+    values[i] = i < n_args ? args[i] : NULL;
+  int fits = n_args <= expected->n_positional && (!names || read_named(state, expected, args, n_args, names, values));
+  for (Py_ssize_t i = n_args; i < expected->n_required && fits; i++)
     fits = values[i] != NULL;
   return fits || misused(state, self, expected, args, n_args, names);
 }
@@ -62,18 +74,30 @@ static int timeout_wrong(PyObject *timeout)
   return 0;
 }
 
+/* A small whole number, and most are, need not become a float. */
+static int seconds_read(PyObject *timeout, int64_t *timeout_ns)
+{
+  int overflow = 0;
+  const long long seconds = PyLong_CheckExact(timeout) ? PyLong_AsLongLongAndOverflow(timeout, &overflow) : -1;
+  if (overflow || seconds < 0 || seconds >= 1000000000)
+    return 0;
+  *timeout_ns = (int64_t)seconds * 1000000000;
+  return 1;
+}
+
 /* Times beyond 30 years are all alike. */
 int timeout_read(PyObject *timeout, int64_t *timeout_ns)
 {
   *timeout_ns = -1;
-  if (!timeout || timeout == Py_None)
+  if (!timeout || timeout == Py_None || seconds_read(timeout, timeout_ns))
     return 1;
   /* Text is a number for float(), and none for us. */
-  const int is_text = IS_STR(timeout) || IS_BYTES(timeout) || PyByteArray_Check(timeout);
+  const int is_number = PyFloat_CheckExact(timeout) || PyLong_CheckExact(timeout);
+  const int is_text = !is_number && (IS_STR(timeout) || IS_BYTES(timeout) || PyByteArray_Check(timeout));
   const double seconds = is_text ? -1 : PyFloat_AsDouble(timeout);
   if (is_text || (seconds == -1 && PyErr_Occurred())) {
     if (!is_text && PyErr_ExceptionMatches(PyExc_OverflowError)) {
-      PyErr_Clear(); /* longer than a float can say is for ever */
+      PyErr_Clear(); /* longer than a float can hold is for ever */
       return 1;
     }
     if (!is_text && !PyErr_ExceptionMatches(PyExc_TypeError))
@@ -263,7 +287,7 @@ static int payload_make_room(payload *self, Py_ssize_t n)
   return 0;
 }
 
-/* Of a list of bytes, during which no Python code runs; false where a part is something else. */
+/* Reads a list of bytes, during which no Python code runs; false where a part is something else. */
 static int payload_read_bytes(payload *self, PyObject *list, Py_ssize_t n)
 {
   for (Py_ssize_t i = 0; i < n; i++) {

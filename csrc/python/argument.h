@@ -2,12 +2,12 @@
 #ifndef BUSQ_PYTHON_ARGUMENT_H
 #define BUSQ_PYTHON_ARGUMENT_H
 /*
- * Arguments of Python's calls, and what an error says where one is wrong.
+ * Arguments of Python's calls, and the texts of errors where one is wrong.
  *
  * Guarantee: the errors of functions written in Python: a call that does not fit is refused in Python's own words and by the name that
  * was called, and a wrong value with the argument, what was found and what was expected.
  *
- * Mechanism: a table says what a method takes.  A call that does not fit is made again with the method of the public class
+ * Mechanism: a table has what a method takes.  A call that does not fit is made again with the method of the public class
  * (busq/peer.py), whose Python code refuses it.
  *
  * Not given: defaults; an argument that was left out is NULL.
@@ -79,7 +79,7 @@ typedef struct {
   Buffer few_buffers[PAYLOAD_FEW];
 } payload;
 
-/* Of one buffer, or of a list or tuple of them, and of what stands behind it (or NULL).  False with an exception; then there is nothing
+/* Reads one buffer, or a list or tuple of them, and what stands behind it (or NULL).  False with an exception; then there is nothing
  * to be freed. */
 int payload_read(payload *self, PyObject *data, const char *argument, const void *end, size_t end_bytes);
 /* An exception that is set stays. */

@@ -121,7 +121,7 @@ static int take_now(Port *replies, PyObject *waiting, int may_spin, Request **ha
   else
     message = receive_prepare(replies, replies->peer, &found, 0, &result);
   if (message) {
-    receive_take(replies->member, message, &found, 0);
+    receive_take(replies->peer_owner, message, &found, 0);
     request->reply = (PyObject *)message;
     *handed = request;
     request = NULL;
@@ -162,8 +162,8 @@ static PyObject *take_reply(PyObject *module, PyObject *args)
   if (!replies)
     return NULL;
   int result = take_now(replies, waiting, 0, &handed);
-  if (result == BUSQ_EMPTY && timeout_ns) {
-    result = wait_replies(replies, timeout_ns);
+  if (result == BUSQ_EMPTY) { /* or the bus was shut down: a look finds that out, and taking does not */
+    result = timeout_ns ? wait_replies(replies, timeout_ns) : busq_port_look(object);
     if (result == BUSQ_OK)
       result = take_now(replies, waiting, 0, &handed);
   }
@@ -365,7 +365,7 @@ static int may_ask_now(const Port *self, PyObject *to, PyObject *data)
 }
 
 /* Registered as requests.py would have done it, so that from any step on that can go on with it.  Between this and request_end no Python
- * code runs, but where that is said. */
+ * code runs, but where a comment names it. */
 static PyObject *request_begin(Port *self, Request *request)
 {
   PyObject *key = PyIter_Next(self->ask.numbers);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/awaiting.h"
+#include "python/async_call.h"
 #include <busq_texts.h>
 
 /* The peers of busq.aio, and the calls that they make. */

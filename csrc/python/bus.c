@@ -167,7 +167,7 @@ static PyObject *dict_of_peer(const busq_peer_facts *facts, unsigned slot)
       "helped", (unsigned long long)facts->helped, "memory_bytes", (unsigned long long)facts->memory_bytes);
 }
 
-/* peer(slot): None where no peer is remembered, and for one of several readers, whose queue says how many there are. */
+/* peer(slot): None where no peer is remembered, and for one of several readers, whose queue has their number. */
 static PyObject *bus_peer(Bus *self, PyObject *place)
 {
   busq_peer_facts facts;

@@ -63,7 +63,7 @@ PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyO
   draft->pin = pin_new(self->state);
   int result = RAISED;
   if (draft->pin) {
-    draft->pin->member = (Member *)new_ref((PyObject *)self->member);
+    draft->pin->peer_owner = (PeerOwner *)new_ref((PyObject *)self->peer_owner);
     call.pin = &draft->pin->pin;
     result = reserve_step(&call, 0);
     if (result == BUSQ_INTERRUPTED || (result == BUSQ_FULL && timeout_ns != 0))
@@ -219,7 +219,7 @@ static PyObject *draft_send(Draft *self, PyObject *const *args, Py_ssize_t n_arg
 
 /* ---- its end ---- */
 
-/* What still looks at the memory keeps it until it is dropped. */
+/* A view that still looks at the memory keeps it until it is dropped. */
 static PyObject *draft_exit(Draft *self, PyObject *const *args, Py_ssize_t n_args)
 {
   PyObject *buffer, *pin;

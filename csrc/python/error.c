@@ -96,6 +96,11 @@ PyObject *error_raise(busq_state *state, int result)
   return NULL;
 }
 
+void error_raise_full(busq_state *state)
+{
+  PyErr_SetString(state->full_error, "a receiver's queue, or the memory for messages, is full");
+}
+
 PyObject *error_wrong_type(const char *argument, PyObject *value, const char *expected)
 {
   PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(value), "__name__");

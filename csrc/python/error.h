@@ -4,8 +4,8 @@
 /*
  * The gate between Python and the core: where a result becomes an exception, and where what takes time lets go of the interpreter.
  *
- * Guarantee: a handler of a signal that raises does so either before anything was sent or taken, or with an exception that says in its
- * attribute `sent` how much was sent.  This is the one place that sees to it.
+ * Guarantee: a handler of a signal that raises does so either before anything was sent or taken, or with an exception whose
+ * attribute `sent` is how much was sent.  This is the one place that sees to it.
  *
  * Mechanism: whatever may wait is tried in slices without the interpreter's lock; behind each slice handlers run, and what they raise
  * is given the number that the core has noted by then.  What is tried with the lock held runs no handler at all.
@@ -20,7 +20,9 @@ enum {
 
 /* Raises what a result stands for; always NULL. */
 PyObject *error_raise(busq_state *state, int result);
-/* The exception that is set says how many messages were sent before it, unless its class takes no attributes. */
+/* Raises busq.Full for a call without time; a call that waited gets its text from error_raise. */
+void error_raise_full(busq_state *state);
+/* Gives the exception that is set the number of messages that were sent before it, unless its class takes no attributes. */
 void error_set_sent(Py_ssize_t sent);
 /* Raises TypeError for an argument of a type that it can't have; always NULL. */
 PyObject *error_wrong_type(const char *argument, PyObject *value, const char *expected);
@@ -30,10 +32,10 @@ int64_t now_ns(void);
 int64_t deadline_of(int64_t timeout_ns);
 int64_t deadline_left(int64_t deadline_ns);
 
-/* Something that may wait for as long as it is told, and returns BUSQ_INTERRUPTED at the end of a slice of time. */
+/* Something that may wait for a given time, and returns BUSQ_INTERRUPTED at the end of a slice of time. */
 typedef int (*gate_step)(void *call, int64_t left_ns);
-/* Does it until it has a result; RAISED where a handler of a signal raises: then the exception says that `before` messages, and those
- * in *sent, were sent.  `sent` is NULL where nothing is sent. */
+/* Does it until it has a result; RAISED where a handler of a signal raises: then the exception counts `before` messages, and those
+ * in *sent, as sent.  `sent` is NULL where nothing is sent. */
 int gate_run(gate_step step, void *call, int64_t deadline_ns, Py_ssize_t before, const uint32_t *sent);
 
 #endif /* BUSQ_PYTHON_ERROR_H */

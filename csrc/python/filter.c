@@ -8,7 +8,7 @@
  * the filter raises, and whatever a handler of a signal raises in it, loses nothing.
  *
  * Mechanism: sort(message) returns what the owner is to get now; where it raises, the message is sorted again by the next call.
- * must_sort(message) says whether it is to be sorted at all.  flush() sends what the filter has to say, and returns whether something is
+ * must_sort(message) returns whether it is to be sorted at all.  flush() sends the words of the filter, and returns whether something is
  * left.  One thread at a time is at it; a thread that calls again from within is refused.
  *
  * Not given: waking a thread that waits when another one finds more than it takes; it looks by itself after a slice of time.
@@ -24,7 +24,7 @@ static int filter_turn_is_mine(const Port *self)
   return self->sorter == (long)PyThread_get_thread_ident();
 }
 
-/* BUSQ_OK, BUSQ_EMPTY where the deadline came first, or RAISED. */
+/* BUSQ_OK, FILTER_BUSY where the deadline came first, or RAISED. */
 static int filter_enter(Port *self, int64_t deadline_ns)
 {
   if (busq_peer_is_forked(self->peer)) { /* another thread of the parent may have had the lock */
@@ -38,7 +38,7 @@ static int filter_enter(Port *self, int64_t deadline_ns)
   while (PyThread_acquire_lock(self->turn, NOWAIT_LOCK) != 1) {
     PyLockStatus status;
     if (deadline_left(deadline_ns) == 0)
-      return BUSQ_EMPTY;
+      return FILTER_BUSY;
     Py_BEGIN_ALLOW_THREADS
     status = PyThread_acquire_lock_timed(self->turn, TURN_US, 0);
     Py_END_ALLOW_THREADS
@@ -64,6 +64,14 @@ static int filter_ask(Port *self, const char *method, PyObject *message)
   const int is = said ? PyObject_IsTrue(said) : -1;
   Py_XDECREF(said);
   return is;
+}
+
+/* Sends the words that there is room for; false with an exception. */
+static int flush(Port *self)
+{
+  const int has_unsent = filter_ask(self, "flush", NULL);
+  self->has_unsent = has_unsent > 0;
+  return has_unsent >= 0;
 }
 
 /* The first of a list, which has it no more; NULL where there is none. */
@@ -101,7 +109,7 @@ static int sort_first(Port *self, PyObject *message)
   const Py_ssize_t n = PyList_Size(self->ready);
   const int failed = PyList_SetSlice(self->ready, n, n, list) < 0 || PyList_SetSlice(self->inbox, 0, 1, NULL) < 0;
   Py_DECREF(list);
-  return !failed && filter_ask(self, "flush", NULL) >= 0; /* now, since nothing says when its owner receives again */
+  return !failed && flush(self); /* now, since its owner may receive much later */
 }
 
 /* The next message for the owner, or NULL with *result: BUSQ_EMPTY also where it would have to be sorted. */
@@ -110,7 +118,7 @@ static PyObject *next_shown(Port *self, int is_ack, int may_sort, int *result)
   *result = RAISED;
   while (!PyList_Size(self->ready)) {
     if (!PyList_Size(self->inbox)) {
-      if (filter_ask(self, "flush", NULL) < 0)
+      if (!flush(self))
         return NULL;
       *result = fill_inbox(self, is_ack);
       if (*result != BUSQ_OK)
@@ -176,32 +184,40 @@ static int wait_step(void *peer, int64_t left_ns)
   return busq_peer_wait(peer, left_ns);
 }
 
-/* Until something may have come, or it is time to try again to send what had no room: BUSQ_OK, BUSQ_EMPTY, or RAISED. */
+/* Until something may have come, or it is time to try again to send what had no room: BUSQ_OK, BUSQ_EMPTY, BUSQ_SHUTDOWN, or
+ * RAISED.  It asks nothing of the filter, which another thread may keep for longer than this one may wait. */
 static int filter_wait(Port *self, int64_t deadline_ns)
 {
-  const int has_more = filter_ask(self, "flush", NULL);
   const int64_t left_ns = deadline_left(deadline_ns);
-  const int is_slice = has_more > 0 && (left_ns < 0 || left_ns > RETRY_NS);
-  if (has_more < 0)
-    return RAISED;
+  const int is_slice = self->has_unsent && (left_ns < 0 || left_ns > RETRY_NS);
   int result;
   Py_BEGIN_ALLOW_THREADS
   result = wait_step(self->peer, is_slice ? RETRY_NS : left_ns);
   Py_END_ALLOW_THREADS
   if (PyErr_CheckSignals() < 0)
     return RAISED;
-  return result == BUSQ_EMPTY && !is_slice ? BUSQ_EMPTY : BUSQ_OK; /* what else it returns, the next look finds out */
+  if (result == BUSQ_SHUTDOWN || (result == BUSQ_EMPTY && !is_slice))
+    return result;
+  return BUSQ_OK; /* what else it returns, the next look finds out */
 }
 
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns)
 {
-  int result;
+  int result, is_shut_down = 0;
   do {
     PyObject *taken = filter_take(self, limit, is_ack, deadline_ns, &result);
     if (taken)
       return taken;
-    if (result == BUSQ_EMPTY)
+    if (result == FILTER_BUSY)
+      result = BUSQ_EMPTY;
+    else if (result == BUSQ_EMPTY && is_shut_down)
+      result = BUSQ_SHUTDOWN;
+    else if (result == BUSQ_EMPTY)
       result = filter_wait(self, deadline_ns);
+    if (result == BUSQ_SHUTDOWN && !is_shut_down) { /* another thread may have put something into `ready` */
+      is_shut_down = 1;
+      result = BUSQ_OK;
+    }
   } while (result == BUSQ_OK);
   return result == RAISED ? NULL : error_raise(self->state, result);
 }

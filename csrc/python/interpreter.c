@@ -27,7 +27,7 @@ static int interpreter_exec(PyObject *module)
   return -1;
 }
 
-/* Since 3.12 Python refuses in its own words to load a module in an interpreter with a lock of its own, unless the module says
+/* Since 3.12 Python refuses in its own words to load a module in an interpreter with a lock of its own, unless the module declares
  * by this slot that it can live there; then the exec slot refuses in ours.  Earlier versions do not know the slot. */
 #define MOD_MULTIPLE_INTERPRETERS 3
 #define MOD_PER_INTERPRETER_GIL_SUPPORTED ((void *)2)

@@ -7,13 +7,29 @@
 #define CONTENT_BEGIN sizeof(PyObject)
 #define CONTENT_BYTES (sizeof(Message) - CONTENT_BEGIN)
 
-Message *message_new(busq_state *state, busq_peer *peer)
+/* What stands behind a message goes with it; a subclass has fields of its own there, and never this. */
+static message_more *more_behind(Message *message)
 {
-  Message *message = PyObject_New(Message, (PyTypeObject *)state->message_type);
-  if (message) {
-    memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
-    message->state = state;
-    message->peer = peer;
+  return (message_more *)(void *)(message + 1);
+}
+
+static void more_clear(message_more *more)
+{
+  memset((char *)more + sizeof more->pinned, 0, sizeof *more - sizeof more->pinned);
+}
+
+Message *message_new(busq_state *state, busq_peer *peer, int has_more)
+{
+  Message *message = PyObject_Malloc(sizeof *message + (has_more ? sizeof(message_more) : 0));
+  if (!message)
+    return (Message *)PyErr_NoMemory();
+  PyObject_Init((PyObject *)message, (PyTypeObject *)state->message_type);
+  memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
+  message->state = state;
+  message->peer = peer;
+  if (has_more) {
+    message->more = more_behind(message);
+    more_clear(message->more);
   }
   return message;
 }
@@ -27,7 +43,7 @@ int message_need_more(Message *self)
     PyErr_NoMemory();
     return 0;
   }
-  memset((char *)more + sizeof more->pinned, 0, sizeof *more - sizeof more->pinned);
+  more_clear(more);
   self->more = more;
   return 1;
 }
@@ -37,9 +53,20 @@ Message *message_move(Message *message, PyObject *type)
   Message *moved = (Message *)PyType_GenericAlloc((PyTypeObject *)type, 0);
   if (!moved)
     return NULL;
+  moved->is_derived = 1;
+  message_more *more = message->more;
+  if (more == more_behind(message)) {
+    if (!message_need_more(moved)) {
+      Py_DECREF(moved);
+      return NULL;
+    }
+    *moved->more = *more;
+    more = moved->more;
+  }
   memcpy((char *)moved + CONTENT_BEGIN, (char *)message + CONTENT_BEGIN, CONTENT_BYTES);
   memset((char *)message + CONTENT_BEGIN, 0, CONTENT_BYTES);
   message->state = moved->state;
+  moved->more = more;
   moved->is_derived = 1;
   return moved;
 }
@@ -58,44 +85,49 @@ static void let_go_handles(Message *self)
 /* An offered message is let go without releasing it: it comes again, to a successor. */
 static void message_unpin(Message *self)
 {
-  Member *holder = self->holder;
-  if (!holder)
+  PeerOwner *peer_owner = self->peer_owner;
+  if (!peer_owner)
     return;
   let_go_handles(self);
   if (!self->is_offered)
     busq_peer_release(self->peer, &self->more->pinned);
-  self->holder = NULL;
-  Py_DECREF(holder);
+  self->peer_owner = NULL;
+  Py_DECREF(peer_owner);
 }
 
 void message_give_back(Message *self)
 {
   const uint32_t mode = self->is_offered ? BUSQ_TAKE_OFFERED : BUSQ_TAKE_PINNED;
-  if (self->holder && busq_peer_give_back(self->peer, mode, &self->more->pinned) == BUSQ_OK) {
+  if (self->peer_owner && busq_peer_give_back(self->peer, mode, &self->more->pinned) == BUSQ_OK) {
     self->more->pinned.handles_alive = 0;
-    Py_CLEAR(self->holder);
+    Py_CLEAR(self->peer_owner);
   }
 }
 
-static void message_drop_more(message_more *more)
+static void message_drop_more(Message *self)
 {
-  PyObject *all[] = {more->handles, more->codec, more->event, more->group, (PyObject *)more->replier};
-  for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-    Py_XDECREF(all[i]);
-  PyObject_Free(more);
+  message_more *more = self->more;
+  Py_XDECREF(more->handles);
+  Py_XDECREF(more->codec);
+  Py_XDECREF(more->event);
+  Py_XDECREF(more->group);
+  Py_XDECREF(more->replier);
+  if (more != more_behind(self))
+    PyObject_Free(more);
 }
 
 /* At the end of an interpreter the module, and its state, may be gone before the last message. */
 static void message_dealloc(Message *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  message_unpin(self);
+  if (self->peer_owner)
+    message_unpin(self);
   Py_XDECREF(self->data);
   Py_XDECREF(self->sender);
   Py_XDECREF(self->view);
   Py_XDECREF(self->node);
   if (self->more)
-    message_drop_more(self->more);
+    message_drop_more(self);
   if (self->is_derived) {
     object_free((PyObject *)self, type);
   } else {
@@ -155,8 +187,8 @@ static int message_make_view(Message *self)
   const int result = view ? 0 : -1;
   if (view && !self->data && !self->view) {
     busq_pin_adopt(&pin->pin, self->peer, &self->more->pinned);
-    pin->member = self->holder;
-    self->holder = NULL;
+    pin->peer_owner = self->peer_owner;
+    self->peer_owner = NULL;
     self->view = view;
     view = NULL;
   }
@@ -260,7 +292,7 @@ static PyObject *message_ack(Message *self, PyObject *unused)
     result = busq_peer_ack(self->peer, &self->more->pinned);
     if (result == BUSQ_OK) {
       self->is_offered = 0;
-      Py_CLEAR(self->holder);
+      Py_CLEAR(self->peer_owner);
     }
   }
   BUSQ_GUARD_END

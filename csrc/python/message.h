@@ -22,14 +22,14 @@ enum {
 
 /* What only some messages have: all that are not bytes, of a few kilobytes, from one peer to another. */
 typedef struct {
-  busq_message pinned; /* where the message waits to be released or acknowledged, if it does */
+  busq_message pinned; /* as it was found, for as long as it waits to be released or acknowledged, if it does */
   busq_request request;
   uint64_t multicast;  /* of another order: the name of the send that it comes from */
   PyObject *handles;   /* tuple, or NULL: none */
   PyObject *codec;     /* of an object, that of the peer; or NULL */
   PyObject *event;     /* the busq.View of a view; or NULL */
   PyObject *group;     /* its name, of a view; or NULL */
-  Member *replier;     /* that received it, where it was asked; or NULL */
+  PeerOwner *replier;  /* that received it, where it was asked; or NULL */
 } message_more;
 
 typedef struct {
@@ -39,8 +39,8 @@ typedef struct {
   PyObject *sender; /* str */
   PyObject *view;
   PyObject *node;   /* that it was sent to, or that an event is about; or NULL */
-  Member *holder;   /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
-  message_more *more;
+  PeerOwner *peer_owner;   /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
+  message_more *more; /* behind the message or by itself, or NULL */
   busq_peer *peer;
   uint64_t size;
   uint16_t form;
@@ -53,8 +53,9 @@ typedef struct {
   uint8_t is_unfinished; /* nodes, handles or an event: what Python objects they are is found out once the queue is left */
 } Message;
 
-/* A message; the rest is up to the caller.  It collects no garbage, and so runs no Python code. */
-Message *message_new(busq_state *state, busq_peer *peer);
+/* A message, with room for what only some have or not; the rest is up to the caller.  It collects no garbage, and so runs no Python
+ * code. */
+Message *message_new(busq_state *state, busq_peer *peer, int has_more);
 /* Gives it room for what only some have; false with an exception. */
 int message_need_more(Message *self);
 /* An instance of a subclass that has all that a message had, which has nothing from then on; NULL with an exception. */

@@ -45,7 +45,7 @@ static int add_types(PyObject *module, busq_state *state)
     PyObject **place;
     PyType_Spec *spec;
     const char *name;
-  } types[] = {{&state->member_type, &member_spec, NULL},       {&state->port_type, &port_spec, "Port"},
+  } types[] = {{&state->peer_owner_type, &peer_owner_spec, NULL}, {&state->port_type, &port_spec, "Port"},
                {&state->message_type, &message_spec, "Message"}, {&state->draft_type, &draft_spec, "Draft"},
                {&state->handle_type, &handle_spec, "Handle"},    {&state->node_type, &node_spec, "Node"},
                {&state->bus_type, &bus_spec, "Bus"},             {&state->note_type, &note_spec, "Note"},
@@ -112,7 +112,7 @@ static void module_free(void *module)
   (void)module_clear(module);
 }
 
-/* Since 3.12 a module says by this slot that it can live in an interpreter with a lock of its own.  Earlier versions do not know the slot,
+/* Since 3.12 a module declares by this slot that it can live in an interpreter with a lock of its own.  Earlier versions do not know the slot,
  * and the limited API of 3.10 has no name for it. */
 #define MOD_MULTIPLE_INTERPRETERS 3
 #define MOD_PER_INTERPRETER_GIL_SUPPORTED ((void *)2)
@@ -135,7 +135,7 @@ static struct PyModuleDef module_definition = {PyModuleDef_HEAD_INIT,
                                                module_clear,
                                                module_free};
 
-/* The same for every interpreter of a process, which has one version. */
+/* Every interpreter of a process has the same version, and gets the same slots. */
 PyMODINIT_FUNC PyInit__core(void)
 {
   int major = 0, minor = 0;

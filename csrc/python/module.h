@@ -52,7 +52,7 @@ typedef struct {
   union {
     PyObject *objects[BUSQ_STATE_OBJECTS];
     struct {
-      PyObject *member_type, *port_type, *message_type, *draft_type, *handle_type, *node_type, *bus_type;
+      PyObject *peer_owner_type, *port_type, *message_type, *draft_type, *handle_type, *node_type, *bus_type;
       PyObject *note_type, *request_type, *pin_type, *shown_type, *async_port_type, *awaiting_type;
       PyObject *errors;       /* busq.errors */
       PyObject *empty_error, *full_error, *shut_down_error;
@@ -65,11 +65,11 @@ typedef struct {
 } busq_state;
 _Static_assert(sizeof(busq_state) == BUSQ_STATE_OBJECTS * sizeof(PyObject *), "each object is in the list");
 
-/* A function of busq._port.helpers: what is rare, and said better in Python.  New reference, or NULL with an exception. */
+/* A function of busq._port.helpers: what is rare, and better written in Python.  New reference, or NULL with an exception. */
 PyObject *helper(busq_state *state, const char *name);
 
-extern PyType_Spec member_spec, port_spec, message_spec, draft_spec, handle_spec, node_spec, bus_spec, note_spec, request_spec, pin_spec,
-    shown_spec, async_port_spec, awaiting_spec;
+extern PyType_Spec peer_owner_spec, port_spec, message_spec, draft_spec, handle_spec, node_spec, bus_spec, note_spec, request_spec,
+    pin_spec, shown_spec, async_port_spec, awaiting_spec;
 extern PyMethodDef bus_functions[], port_functions[], send_functions[], filter_functions[], ask_functions[], node_functions[],
     message_functions[], async_port_functions[];
 

@@ -7,8 +7,8 @@
  * Guarantee: one object for each node that a peer owns and for each handle that it holds; a handle that came alive is let go of once,
  * with its object or before.
  *
- * Mechanism: the port remembers its own nodes, and has weak references of handles.  A handle that the core counts for an object says so
- * in `is_counted`, and a message's bit for it is cleared in the same step.
+ * Mechanism: the port remembers its own nodes, and has weak references of handles.  A handle that the core counts for an object has
+ * `is_counted` set, and a message's bit for it is cleared in the same step.
  *
  * Not given: handles in a forked child.
  */
@@ -44,7 +44,7 @@ static Handle *handle_new(Port *port, uint64_t node, PyObject *owner, int is_cou
   if (!handle)
     return NULL;
   handle->state = port->state;
-  handle->member = (Member *)new_ref((PyObject *)port->member);
+  handle->peer_owner = (PeerOwner *)new_ref((PyObject *)port->peer_owner);
   handle->node = node;
   handle->owner = new_ref(owner);
   handle->is_counted = is_counted != 0;
@@ -59,12 +59,12 @@ static void handle_let_go(Handle *self)
   self->is_counted = 0;
   BUSQ_GUARD_END
   if (is_counted)
-    busq_peer_handle_release(self->member->peer, self->node);
+    busq_peer_handle_release(self->peer_owner->peer, self->node);
 }
 
-static int is_own(const Member *member, uint64_t node)
+static int is_own(const PeerOwner *peer_owner, uint64_t node)
 {
-  return (node & 0xFFFF) == (busq_peer_target(member->peer) & 0xFFFF);
+  return (node & 0xFFFF) == (busq_peer_target(peer_owner->peer) & 0xFFFF);
 }
 
 static void handle_dealloc(Handle *self)
@@ -74,16 +74,16 @@ static void handle_dealloc(Handle *self)
     PyObject_ClearWeakRefs((PyObject *)self);
   handle_let_go(self); /* in a forked child the core does nothing */
   Py_XDECREF(self->owner);
-  Py_XDECREF(self->member);
+  Py_XDECREF(self->peer_owner);
   object_free((PyObject *)self, type);
 }
 
 static PyObject *handle_release(Handle *self, PyObject *unused)
 {
   (void)unused;
-  if (busq_peer_is_forked(self->member->peer))
+  if (busq_peer_is_forked(self->peer_owner->peer))
     return error_raise(self->state, BUSQ_FORKED);
-  if (!is_own(self->member, self->node)) {
+  if (!is_own(self->peer_owner, self->node)) {
     self->is_released = 1;
     handle_let_go(self);
   }
@@ -145,7 +145,7 @@ static Node *node_new(Port *port, uint64_t number, PyObject *owner)
     return NULL;
   }
   node->state = port->state;
-  node->member = (Member *)new_ref((PyObject *)port->member);
+  node->peer_owner = (PeerOwner *)new_ref((PyObject *)port->peer_owner);
   node->node = number;
   node->handle = handle;
   return node;
@@ -155,14 +155,14 @@ static void node_dealloc(Node *self)
 {
   PyTypeObject *type = Py_TYPE(self);
   Py_XDECREF(self->handle);
-  Py_XDECREF(self->member);
+  Py_XDECREF(self->peer_owner);
   object_free((PyObject *)self, type);
 }
 
 static int destroy_step(void *given, int64_t left_ns)
 {
   const Node *self = given;
-  return busq_peer_node_destroy(self->member->peer, self->node, left_ns);
+  return busq_peer_node_destroy(self->peer_owner->peer, self->node, left_ns);
 }
 
 static PyObject *node_destroy(Node *self, PyObject *timeout)
@@ -239,7 +239,7 @@ static int remember(PyObject *dict, uint64_t number, PyObject *object)
   return result;
 }
 
-/* What a weak reference refers to, or NULL. */
+/* The referent of a weak reference, or NULL. */
 static PyObject *referent(PyObject *reference)
 {
 #ifdef Py_GIL_DISABLED
@@ -317,7 +317,7 @@ static Node *own_node(Port *self, uint64_t number)
   return node;
 }
 
-/* ---- what messages say ---- */
+/* ---- what messages bring ---- */
 
 static Handle *dead_handle(Port *self, uint64_t number)
 {
@@ -333,7 +333,7 @@ static Handle *arrived(Port *self, Message *message, uint32_t place)
 {
   const uint64_t number = busq_message_node(&message->more->pinned, message->more->pinned.n_nodes + place), bit = UINT64_C(1) << place;
   const int is_alive = (message->more->pinned.handles_alive & bit) != 0;
-  if (is_own(self->member, number)) {
+  if (is_own(self->peer_owner, number)) {
     if (is_alive) { /* the owner's own count for nothing */
       message->more->pinned.handles_alive &= ~bit;
       busq_peer_handle_release(self->peer, number);
@@ -366,7 +366,7 @@ static Handle *arrived(Port *self, Message *message, uint32_t place)
 static int fill_end(Port *self, Message *message, uint64_t number)
 {
   Handle *handle;
-  if (is_own(self->member, number)) {
+  if (is_own(self->peer_owner, number)) {
     Node *own = own_node(self, number);
     if (!own)
       return 0;
@@ -394,7 +394,7 @@ static int fill_node(Port *self, Message *message)
 {
   for (uint32_t i = 0; i < message->more->pinned.n_nodes && !message->node; i++) {
     const uint64_t number = busq_message_node(&message->more->pinned, i);
-    if (!is_own(self->member, number) || (number >> 16 & 0xFFFF) == BY_NAME)
+    if (!is_own(self->peer_owner, number) || (number >> 16 & 0xFFFF) == BY_NAME)
       continue;
     Node *own = own_node(self, number);
     if (!own)

@@ -4,19 +4,19 @@
 
 /* ---- peers ---- */
 
-Member *member_new(busq_state *state, busq_peer **peer)
+PeerOwner *peer_owner_new(busq_state *state, busq_peer **peer)
 {
-  Member *member = PyObject_New(Member, (PyTypeObject *)state->member_type);
-  if (member)
-    member->peer = *peer;
+  PeerOwner *peer_owner = PyObject_New(PeerOwner, (PyTypeObject *)state->peer_owner_type);
+  if (peer_owner)
+    peer_owner->peer = *peer;
   else
     busq_peer_free(*peer);
   *peer = NULL;
-  return member;
+  return peer_owner;
 }
 
 /* The last one leaves the bus, unless the peer was closed before. */
-static void member_dealloc(Member *self)
+static void peer_owner_dealloc(PeerOwner *self)
 {
   PyTypeObject *type = Py_TYPE(self);
   Py_BEGIN_ALLOW_THREADS
@@ -26,11 +26,11 @@ static void member_dealloc(Member *self)
   Py_DECREF(type);
 }
 
-static PyType_Slot member_slots[] = {
-    {Py_tp_doc, "The owner of a peer."}, {Py_tp_dealloc, (void *)member_dealloc}, {0, NULL}};
+static PyType_Slot peer_owner_slots[] = {
+    {Py_tp_doc, "The owner of a peer."}, {Py_tp_dealloc, (void *)peer_owner_dealloc}, {0, NULL}};
 
-PyType_Spec member_spec = {"busq._native._core.Member", sizeof(Member), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, member_slots};
+PyType_Spec peer_owner_spec = {"busq._native._core.PeerOwner", sizeof(PeerOwner), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, peer_owner_slots};
 
 /* ---- pins ---- */
 
@@ -38,7 +38,7 @@ Pin *pin_new(busq_state *state)
 {
   Pin *pin = PyObject_New(Pin, (PyTypeObject *)state->pin_type);
   if (pin) {
-    pin->member = NULL;
+    pin->peer_owner = NULL;
     pin->pin = (busq_pin){.state = BUSQ_PIN_EMPTY};
   }
   return pin;
@@ -48,7 +48,7 @@ static void pin_dealloc(Pin *self)
 {
   PyTypeObject *type = Py_TYPE(self);
   busq_pin_drop(&self->pin);
-  Py_XDECREF(self->member);
+  Py_XDECREF(self->peer_owner);
   PyObject_Free(self);
   Py_DECREF(type);
 }
@@ -78,12 +78,12 @@ static void shown_dealloc(Shown *self)
   PyErr_Fetch(&kind, &value, &trace);
   busq_pin_end(&self->pin->pin, NULL);
   if (self->pin->pin.mode != BUSQ_TAKE_DRAFT) {
-    Member *member;
+    PeerOwner *peer_owner;
     BUSQ_GUARD(self->pin)
-    member = self->pin->member;
-    self->pin->member = NULL;
+    peer_owner = self->pin->peer_owner;
+    self->pin->peer_owner = NULL;
     BUSQ_GUARD_END
-    Py_XDECREF(member);
+    Py_XDECREF(peer_owner);
   }
   Py_DECREF(self->pin);
   PyErr_Restore(kind, value, trace);

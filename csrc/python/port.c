@@ -116,10 +116,10 @@ int port_open(Port *self, PyObject *module, busq_peer **peer, uint32_t slots)
 {
   busq_state *state = PyModule_GetState(module);
   busq_peer *joined = *peer;
-  self->member = member_new(state, peer);
+  self->peer_owner = peer_owner_new(state, peer);
   self->targets = PyDict_New();
   self->names = calloc(slots ? slots : 1, sizeof *self->names);
-  if (!self->member || !self->targets || !self->names) {
+  if (!self->peer_owner || !self->targets || !self->names) {
     if (!PyErr_Occurred())
       PyErr_NoMemory();
     return 0;
@@ -212,11 +212,11 @@ static PyObject *address(PyObject *module, PyObject *object)
   return self ? PyLong_FromVoidPtr(self->peer) : NULL;
 }
 
-/* What messages keep of a port. */
+/* owner(port): the part of a port that its messages keep. */
 static PyObject *owner(PyObject *module, PyObject *object)
 {
   Port *self = port_checked(module, object);
-  return self ? new_ref((PyObject *)self->member) : NULL;
+  return self ? new_ref((PyObject *)self->peer_owner) : NULL;
 }
 
 /* lookup(port, name): a target, asked anew. */
@@ -369,7 +369,7 @@ static void port_dealloc(Port *self)
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   (void)port_clear(self);
-  PyObject *all[] = {(PyObject *)self->member, self->module,     self->name,       self->targets, self->replaced,
+  PyObject *all[] = {(PyObject *)self->peer_owner, self->module,     self->name,       self->targets, self->replaced,
                      self->ask.waiting,        self->ask.leader, self->ask.asleep, self->ask.numbers};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     Py_XDECREF(all[i]);

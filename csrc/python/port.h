@@ -2,7 +2,7 @@
 #ifndef BUSQ_PYTHON_PORT_H
 #define BUSQ_PYTHON_PORT_H
 /*
- * A port: the peer of a bus of order bus1 as Python has it.
+ * A port: one process's end of a peer of a bus of order bus1, as a Python object.
  *
  * Guarantee: busq/peer.py.  Between taking a message and handing it over, and between committing one and returning, no Python code runs
  * that could lose it; where some has to (an event is read), what it raises gives the message back.
@@ -33,7 +33,7 @@ typedef struct {
   PyObject_HEAD
   busq_peer *peer;
   busq_state *state; /* NULL, as all else, before it has joined */
-  Member *member;    /* owns the peer */
+  PeerOwner *peer_owner; /* owns the peer */
   PyObject *module;  /* owns the state */
   PyObject *name;    /* NULL: of replies */
   PyObject *codec;
@@ -42,6 +42,7 @@ typedef struct {
   PyObject *inbox, *ready; /* lists: taken and not looked at; for the owner */
   void *turn;              /* a lock: of the thread that is at it */
   long sorter;             /* that thread */
+  int has_unsent;          /* words that had no room */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
   PyObject *replaced;   /* by another one in `names`; or NULL */
@@ -79,7 +80,7 @@ PyObject *port_sender(Port *self, const busq_message *message, int *result);
 void port_drop_replaced(Port *self);
 /* A name's target, from what is remembered: 1, 0 where it is not known, or -1 with an exception. */
 int port_known_target(Port *self, PyObject *name, uint64_t *target);
-/* The same, looked up where it is not known: a result, or RAISED. */
+/* Finds a target, and looks it up where it is not known: a result, or RAISED. */
 int port_target(Port *self, PyObject *name, uint64_t *target);
 int port_forget(Port *self, PyObject *name);
 
@@ -90,7 +91,7 @@ typedef struct {
   PyObject_HEAD
   PyObject *weak_references;
   busq_state *state;
-  Member *member; /* of the peer that may send to it */
+  PeerOwner *peer_owner; /* of the peer that may send to it */
   uint64_t node;
   PyObject *owner;    /* str */
   uint8_t is_counted; /* by the core, for this object */
@@ -102,7 +103,7 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   busq_state *state;
-  Member *member;
+  PeerOwner *peer_owner;
   uint64_t node;
   Handle *handle;
 } Node;
@@ -112,7 +113,7 @@ int nodes_import(busq_state *state);
 /* Between begin and end: fills in the node that a message was found to be sent to, if that is all and it is the last one; false where it is
  * not. */
 int nodes_fill_known(Port *self, Message *message, const busq_message *found);
-/* What a message that was taken says of nodes and handles, as objects.  False with an exception. */
+/* Turns the nodes and handles of a message that was taken into objects.  False with an exception. */
 int nodes_fill(Port *self, Message *message);
 
 /* ---- sending (send.c) ---- */
@@ -145,28 +146,30 @@ typedef struct {
 /* Sends to names that are known; SEND_UNKNOWN where they are not, or are out of date. */
 int send_known(Port *self, sending *call, PyObject *to, int64_t deadline_ns, Py_ssize_t before);
 /* Sends to names (a list), and to what stands in `to` besides; looks names up again where they may be out of date.  A result of the core,
- * or RAISED, where the exception says how many messages were sent, with those before. */
+ * or RAISED, where the exception has the number of messages that were sent, with those before. */
 int send_names(Port *self, sending *call, PyObject *names, int64_t deadline_ns, Py_ssize_t before);
 
 /* ---- receiving (receive.c) ---- */
 
 /* At once, past the filter if there is one: a message, or NULL with an exception, or without one where nothing is there. */
 PyObject *busq_port_recv_try(PyObject *port, int is_ack);
-/* The same, a list of at least one. */
+/* Takes several: a list of at least one. */
 PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack);
 /* BUSQ_EMPTY, or why receiving is worth trying: BUSQ_SHUTDOWN, too. */
 int busq_port_look(PyObject *port);
-/* What stands next in the queue, words of the library as well: a message, or NULL with *result. */
+/* Takes what stands next in the queue, words of the library as well: a message, or NULL with *result. */
 Message *receive_any(Port *self, int is_ack, int *result);
 /* Everything about a message that was found that may fail; it is taken later.  NULL with *result, or with BUSQ_OK and an exception. */
 Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result);
 /* Takes what was prepared; with is_held, what was copied stays pinned, too.  Nothing in here can fail. */
-void receive_take(Member *member, Message *message, const busq_message *found, int is_held);
-/* Of a port with a filter: a message or a list, or NULL with *result or, of the second, with an exception. */
+void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held);
+enum {
+  FILTER_BUSY = -4 /* another thread is at the filter, and the deadline has come */
+};
+
+/* Takes past the filter of a port: a message or a list, or NULL with *result or, of the second, with an exception. */
 PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
-/* Raises busq.Full. */
-void busq_raise_full(PyObject *port);
 int busq_is_shut_down_error(PyObject *port);
 
 #endif /* BUSQ_PYTHON_PORT_H */

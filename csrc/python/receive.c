@@ -23,6 +23,8 @@ static message_kind kind_of(const busq_message *found)
   if (!(found->form & BUSQ_FORM_ENVELOPE) || found->kind == BUSQ_KIND_DATA)
     return KIND_DATA;
   switch (found->kind) {
+  case BUSQ_KIND_VIEW:
+    return KIND_VIEW;
   case BUSQ_KIND_NODE_DESTROYED:
     return KIND_NODE_DESTROYED;
   case BUSQ_KIND_NODE_RELEASED:
@@ -32,7 +34,7 @@ static message_kind kind_of(const busq_message *found)
   case BUSQ_KIND_LEFT:
     return KIND_LEFT;
   default:
-    return KIND_VIEW; /* and what is damaged: reading the event finds out */
+    return KIND_VIEW; /* what is damaged: reading the event finds out */
   }
 }
 
@@ -42,12 +44,13 @@ static int is_event(message_kind kind)
 }
 
 /* False where something has failed.  What waits to be acknowledged is copied: it may outlive our hold on it. */
-__attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, int is_ack, int *result)
+__attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, message_kind kind,
+                                                      int is_ack, int *result)
 {
-  const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event((message_kind)message->kind);
+  const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event(kind);
   message->is_offered = is_ack != 0;
   message->is_redelivered = found->is_redelivered != 0;
-  if (!is_event((message_kind)message->kind)) {
+  if (!is_event(kind)) {
     message->sender = port_sender(self, found, result);
     if (!message->sender)
       return 0;
@@ -57,7 +60,7 @@ __attribute__((always_inline)) static inline int fill(Port *self, Message *messa
   return !is_copied || message->data;
 }
 
-/* What is more than bytes from one peer to another; false where something has failed. */
+/* Fills in what is more than bytes from one peer to another; false where something has failed. */
 __attribute__((noinline)) static int fill_rest(Port *self, Message *message, const busq_message *found)
 {
   const uint16_t form = message->form;
@@ -69,15 +72,18 @@ __attribute__((noinline)) static int fill_rest(Port *self, Message *message, con
   }
   const int is_object = (form == BUSQ_FORM_OBJECT || form == BUSQ_FORM_CODED) && self->codec;
   const int is_request = (form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && found->size_bytes >= sizeof(busq_request);
-  if ((message->is_unfinished || is_object || is_request) && !message_need_more(message))
-    return 0;
+  if (message->is_unfinished || is_object || is_request) {
+    if (!message_need_more(message))
+      return 0;
+    message->more->pinned = *found;
+  }
   if (is_object)
     message->more->codec = new_ref(self->codec);
   if (is_request) {
     message->size -= sizeof(busq_request);
     memcpy(&message->more->request, (const char *)found->data + message->size, sizeof(busq_request));
     if (form == BUSQ_FORM_ASK)
-      message->more->replier = (Member *)new_ref((PyObject *)self->member);
+      message->more->replier = (PeerOwner *)new_ref((PyObject *)self->peer_owner);
   }
   return 1;
 }
@@ -86,15 +92,20 @@ __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_p
                                                               int *result)
 {
   *result = BUSQ_OK;
-  Message *message = message_new(self->state, peer);
+  const int is_kept = is_ack || found->size_bytes > COPY_BYTES_MAX;
+  Message *message = message_new(self->state, peer, is_kept);
   if (!message)
     return NULL;
+  if (is_kept)
+    message->more->pinned = *found;
   message->size = found->size_bytes;
   message->form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
-  const int is_kept = is_ack || found->size_bytes > COPY_BYTES_MAX;
-  if ((!is_kept || message_need_more(message)) && (found->form == BUSQ_FORM_DATA || fill_rest(self, message, found)) &&
-      fill(self, message, found, is_ack, result))
+  if (found->form == BUSQ_FORM_DATA) {
+    if (fill(self, message, found, KIND_DATA, is_ack, result))
+      return message;
+  } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, result)) {
     return message;
+  }
   Py_DECREF(message);
   return NULL;
 }
@@ -106,18 +117,21 @@ Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found,
 
 /* ---- taking ---- */
 
-void receive_take(Member *member, Message *message, const busq_message *found, int is_held)
+__attribute__((always_inline)) static inline void take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
 {
   const int is_kept = message->is_offered || !message->data || message->is_unfinished; /* beyond the call */
-  if (is_kept) {
-    message->more->pinned = *found;
-    message->holder = (Member *)new_ref((PyObject *)member);
-  }
+  if (is_kept)
+    message->peer_owner = (PeerOwner *)new_ref((PyObject *)peer_owner);
   busq_peer_receive_take(message->peer, message->is_offered      ? BUSQ_TAKE_OFFERED
                                         : is_kept || is_held ? BUSQ_TAKE_PINNED
                                                              : BUSQ_TAKE_COPIED);
   if (is_kept && found->form & BUSQ_FORM_ENVELOPE)
     message->more->pinned.handles_alive = busq_peer_handles_alive(message->peer);
+}
+
+void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held)
+{
+  take(peer_owner, message, found, is_held);
 }
 
 /* Between begin and end: what stands next, without words of the library, unless those are wanted. */
@@ -169,8 +183,6 @@ static Message *read_event(Port *self, Message *message)
 static int finish(Port *self, Message **place)
 {
   Message *message = *place;
-  if (!message->is_unfinished)
-    return 1;
   message->is_unfinished = 0;
   if (!is_event((message_kind)message->kind))
     return nodes_fill(self, message);
@@ -182,12 +194,12 @@ static int finish(Port *self, Message **place)
   return 1;
 }
 
-/* What was copied need not stay pinned; of what waits to be acknowledged, handles have their objects by now. */
+/* Lets go of what was copied; where it waits to be acknowledged, handles have their objects by now. */
 static void release_copied(Message *message)
 {
-  if (message->data && message->holder && !message->is_offered) {
+  if (message->data && message->peer_owner && !message->is_offered) {
     busq_peer_release(message->peer, &message->more->pinned);
-    Py_CLEAR(message->holder);
+    Py_CLEAR(message->peer_owner);
   }
 }
 
@@ -223,7 +235,7 @@ static Message *take_one(Port *self, how given, int *result)
   if (*result == BUSQ_OK) {
     message = prepare(self, self->peer, &found, given.is_ack, result);
     if (message)
-      receive_take(self->member, message, &found, 0);
+      take(self->peer_owner, message, &found, 0);
     else if (*result == BUSQ_OK)
       *result = RAISED;
   }
@@ -237,9 +249,9 @@ static Message *take_one(Port *self, how given, int *result)
 static Message *receive_one(Port *self, how given, int *result)
 {
   Message *message = take_one(self, given, result);
-  if (!message || !message->holder)
+  if (!message || !message->peer_owner)
     return message;
-  if (finish(self, &message) && PyErr_CheckSignals() == 0) {
+  if ((!message->is_unfinished || finish(self, &message)) && PyErr_CheckSignals() == 0) {
     release_copied(message);
     return message;
   }
@@ -305,10 +317,10 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
       result = result == BUSQ_OK ? RAISED : result;
       break;
     }
-    receive_take(self->member, message, found, 1);
+    take(self->peer_owner, message, found, 1);
     taken->messages[taken->n++] = message;
-    taken->n_copied += !message->holder;
-    taken->has_held |= message->holder != NULL;
+    taken->n_copied += !message->peer_owner;
+    taken->has_held |= message->peer_owner != NULL;
   }
   busq_peer_receive_end(self->peer);
   if (BUSQ_PUBLISHED(self->replaced))
@@ -329,7 +341,7 @@ static void batch_release(Port *self, const batch *taken)
       busq_peer_release(self->peer, &taken->copied[i]);
   }
   for (Py_ssize_t i = 0; i < taken->n && taken->has_held; i++)
-    if (taken->messages[i]->holder)
+    if (taken->messages[i]->peer_owner)
       release_copied(taken->messages[i]);
 }
 
@@ -351,7 +363,7 @@ static PyObject *batch_hand_over(Port *self, batch *taken)
   PyObject *list = PyList_New(taken->n);
   int is_whole = list != NULL;
   for (Py_ssize_t i = 0; i < taken->n && taken->has_held && is_whole; i++)
-    is_whole = finish(self, &taken->messages[i]);
+    is_whole = !taken->messages[i]->is_unfinished || finish(self, &taken->messages[i]);
   if (is_whole && PyErr_CheckSignals() == 0) {
     batch_release(self, taken);
     for (Py_ssize_t i = 0; i < taken->n; i++)
@@ -437,9 +449,17 @@ PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
 PyObject *port_recv(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   static const signature expected = {"Peer", "recv", {ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 1, 0};
-  PyObject *values[ARGUMENTS_MAX] = {NULL, NULL, NULL, NULL};
-  if (!port_has_joined(self) ||
-      ((n_args || names) && !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values)))
+  PyObject *values[ARGUMENTS_MAX];
+  if (!port_has_joined(self))
+    return NULL;
+  if (!n_args && !names)
+    return receive(self, 0, 0, -1);
+  PyObject *name = names && !n_args && PyTuple_Size(names) == 1 ? PyTuple_GetItem(names, 0) : NULL;
+  if (name && name == self->state->arguments[ARGUMENT_ACK])
+    return receive_with(self, NULL, args[0], 0);
+  if (name && name == self->state->arguments[ARGUMENT_TIMEOUT])
+    return receive_with(self, args[0], NULL, 0);
+  if (!arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
     return NULL;
   return receive_with(self, values[0], values[1], 0);
 }
@@ -487,16 +507,12 @@ static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
     result = RECEIVE_FILTERED;
     if (!self->filter)
       received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
-    const int is_filtered = result == RECEIVE_FILTERED;
-    if (is_filtered)
+    if (result == RECEIVE_FILTERED)
       received = filter_take(self, limit, is_ack, 0, &result);
-    if (received)
+    if (received || result == FILTER_BUSY)
       return received;
     if (result == BUSQ_EMPTY)
       result = busq_port_look((PyObject *)self); /* the end of the bus is seen there */
-    /* The filter may be in the hands of another thread, which needs the interpreter's lock to let go of it: no second try here. */
-    if (is_filtered && result == BUSQ_OK)
-      return NULL;
   } while (result == BUSQ_OK);
   if (result != BUSQ_EMPTY && result != RAISED)
     error_raise(self->state, result);
@@ -516,11 +532,6 @@ PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack)
 int busq_port_look(PyObject *port)
 {
   return busq_peer_wait(((Port *)port)->peer, 0);
-}
-
-void busq_raise_full(PyObject *port)
-{
-  PyErr_SetString(((Port *)port)->state->full_error, "a receiver's queue, or the memory for messages, is full");
 }
 
 int busq_is_shut_down_error(PyObject *port)

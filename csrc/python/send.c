@@ -72,7 +72,7 @@ static int is_large(const sending *call)
   return size > SEND_BYTES_MAX;
 }
 
-/* What is small keeps the interpreter's lock for as long as it need not wait. */
+/* A small message keeps the interpreter's lock for as long as it need not wait. */
 static int send_resolved(sending *call, int64_t deadline_ns, Py_ssize_t before)
 {
   if (!is_large(call)) {
@@ -163,7 +163,7 @@ static int handle_check(const Port *self, PyObject *object)
   const Handle *handle = (const Handle *)object;
   if (!is_handle(self->state, object))
     error_wrong_type("a handle", object, "a busq.Handle (of a node: `node.handle`)");
-  else if (!handle->member || handle->member->peer != self->peer)
+  else if (!handle->peer_owner || handle->peer_owner->peer != self->peer)
     PyErr_Format(PyExc_ValueError,
                  "%R belongs to another peer: who needs it gets it in a message, by `send(..., handles=[handle])`", object);
   else if (handle->is_released)
@@ -293,7 +293,7 @@ static int send_data(Port *self, PyObject *to, PyObject *data, const char *argum
   return result;
 }
 
-/* What a call returns: None, or NULL with an exception that says how many messages were sent. */
+/* Returns None, or NULL with an exception that has the number of messages that were sent. */
 static PyObject *send_done(Port *self, int result, Py_ssize_t sent)
 {
   if (result == BUSQ_OK)
@@ -304,26 +304,61 @@ static PyObject *send_done(Port *self, int result, Py_ssize_t sent)
   return NULL;
 }
 
-/* ---- the short way: bytes, to names that are known, or to a node ---- */
+/* ---- the short way: bytes, or a list of them, to names that are known, or bytes to a node ---- */
 
-static int send_node_now(Port *self, const Handle *to, PyObject *data)
+__attribute__((noinline)) static int send_node_now(Port *self, const Handle *to, PyObject *data)
 {
   const busq_letter letter = {.nodes = &to->node, .n_nodes = 1};
   const Py_ssize_t size = PyBytes_Size(data);
   const busq_part part = {PyBytes_AsString(data), (uint64_t)size};
   uint8_t missed;
   uint32_t sent;
-  if (!to->member || to->member->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
+  if (!to->peer_owner || to->peer_owner->peer != self->peer || to->is_released || size > SEND_BYTES_MAX)
     return SEND_UNKNOWN;
-  /* What has missed the only node there is was not sent: the whole way sends it again, and says so. */
+  /* What has missed the only node there is was not sent: the whole way sends it again, and raises. */
   return busq_peer_send_letter(self->peer, &letter, &part, 1, BUSQ_FORM_DATA, 0, &missed, &sent);
+}
+
+/* Parts, if they are few, and each is bytes.  Looking the names up may run Python code; behind that none runs. */
+__attribute__((noinline)) static int send_parts_now(Port *self, PyObject *to, PyObject *list)
+{
+  enum {
+    PARTS_MAX = 64
+  };
+  uint64_t targets[TARGETS_MAX];
+  busq_part parts[PARTS_MAX];
+  PyObject *held[PARTS_MAX];
+  uint64_t size = 0;
+  uint32_t n_held = 0, sent;
+  const Py_ssize_t count = find_targets(self, to, targets);
+  if (count <= 0)
+    return count ? RAISED : SEND_UNKNOWN;
+  const Py_ssize_t n_parts = PyList_Size(list);
+  int result = n_parts <= PARTS_MAX ? BUSQ_OK : SEND_UNKNOWN;
+  while (n_held < n_parts && result == BUSQ_OK) {
+    PyObject *part = busq_sequence_item(list, n_held, 0);
+    if (part && PyBytes_CheckExact(part)) {
+      parts[n_held] = (busq_part){PyBytes_AsString(part), (uint64_t)PyBytes_Size(part)};
+      size += parts[n_held].size_bytes;
+      held[n_held++] = part;
+    } else {
+      Py_XDECREF(part);
+      result = SEND_UNKNOWN;
+    }
+  }
+  if (result == BUSQ_OK)
+    result = size > SEND_BYTES_MAX ? SEND_UNKNOWN
+                                   : busq_peer_send_parts(self->peer, targets, (uint32_t)count, parts, n_held, BUSQ_FORM_DATA, 0, &sent);
+  while (n_held)
+    Py_DECREF(held[--n_held]);
+  return result;
 }
 
 static int send_now(Port *self, PyObject *to, PyObject *data)
 {
   uint64_t targets[TARGETS_MAX];
   if (!IS_BYTES(data))
-    return SEND_UNKNOWN;
+    return PyList_CheckExact(data) ? send_parts_now(self, to, data) : SEND_UNKNOWN;
   if ((PyObject *)Py_TYPE(to) == self->state->handle_class)
     return send_node_now(self, (const Handle *)(const void *)to, data);
   const Py_ssize_t size = PyBytes_Size(data);
@@ -367,7 +402,7 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
     if (result == RAISED)
       return send_done(self, result, 0);
     if (result == BUSQ_FULL && timeout_ns == 0) {
-      busq_raise_full((PyObject *)self);
+      error_raise_full(self->state);
       return send_done(self, RAISED, 0);
     }
   }

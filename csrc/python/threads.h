@@ -32,7 +32,7 @@
 #define BUSQ_PUBLISH(place, object) __atomic_store_n(&(place), object, __ATOMIC_RELEASE)
 #define BUSQ_PUBLISHED(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 
-/* Taken, or not: no thread waits for it. */
+/* A flag that is tried, never waited for. */
 typedef struct {
   char is_taken;
 } busq_flag;

@@ -6,9 +6,8 @@
  *
  * Guarantee.
  *   1. Positions are handed out in the order of rising clocks: a reference placed later is bounded below by a clock
- *   that is
- *      at least as high, so the ring is sorted, except for references whose final timestamp came out higher than
- *      where they stand ("late" ones; the reader moves them to its heap).
+ *      that is at least as high, so the ring is sorted, except for references whose final timestamp came out higher
+ *      than where they stand ("late" ones; the reader moves them to its heap).
  *   2. A producer that was stopped for an hour between any two instructions can't damage a later lap: all it still may
  *      do is a swap that fails.
  *   3. After busq_ring_close nothing is placed any more, and the next life of the queue can't be mistaken for this one.

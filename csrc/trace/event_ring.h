@@ -32,7 +32,7 @@ typedef struct {
   /* Written by the recorder. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
   uint64_t saved; /* what stands before it is in files */
-  uint64_t told;  /* so many of the dropped ones are in files */
+  uint64_t told;  /* how many of the dropped events are already in files */
   /* The writer, by its index in the files, and the numbering of its messages there: for a recorder that goes on. */
   uint64_t first; /* sequence numbers; 0: nothing was sent */
   uint64_t last;

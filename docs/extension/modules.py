@@ -81,11 +81,11 @@ def names_of(module_name: str) -> list[str]:
 
 @functools.cache
 def _places() -> dict[str, str]:
-    """Where things are defined, and the public name that they go by."""
+    """Where things are defined, and under which other public names they stand; and the public name that they go by."""
     places: dict[str, str] = {}
     for name, value in public().items():
         with contextlib.suppress(AttributeError):
-            places.setdefault(f"{value.__module__}.{value.__qualname__}", name)
+            places.setdefault(name, places.setdefault(f"{value.__module__}.{value.__qualname__}", name))
     return places
 
 

@@ -602,7 +602,7 @@ def all_kinds(text: str) -> list[Kind]:
             found += calls.kinds_of_order(one)
         else:
             with contextlib.suppress(ImportError):
-                import busq.trace.record  # noqa: F401
+                import busq.trace.recorder  # noqa: F401
 
                 found += calls.kinds_of_recording()
     return found

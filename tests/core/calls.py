@@ -433,7 +433,7 @@ def view_ops() -> list[Op]:
 
 
 def ready_request(size: int, ack: bool, world: Any) -> Stage:
-    """A message that alice asks bob, and for whose reply she waits; in no thread, as an event loop does."""
+    """A request of alice to bob, for whose reply no thread waits, as in an event loop."""
     from busq._port import requests as _requests
     from busq._port.deadline import Deadline
 

@@ -176,6 +176,28 @@ def test_a_closed_peer_ends_what_it_asked(bus: busq.Bus) -> None:
     asyncio.run(main())
 
 
+def test_the_end_of_the_bus_ends_what_was_asked(bus: busq.Bus, run: Run) -> None:  # noqa: F811
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+            n_ended: list[int] = []
+
+            async def ask() -> None:
+                with pytest.raises(busq.ShutDown):
+                    await ann.ask("bob", b"hello")
+                n_ended.append(1)
+
+            async with together() as start:
+                start(ask)
+                start(ask)
+                assert [(await bob.recv()).data for _ in range(2)] == [b"hello"] * 2
+                bus.shutdown()
+                await ask()
+                while n_ended != [1, 1, 1]:
+                    await a_moment()
+
+    run(main)
+
+
 def test_other_orders_say_why_they_have_no_requests(make_bus: Any) -> None:
     bus = make_bus(order="fifo", peers=2)
 

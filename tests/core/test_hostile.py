@@ -69,10 +69,16 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     def build(name: str, define: str, wrapped: str, *files: str) -> str:
         if define not in cores:
             cores[define] = tmp_path_factory.mktemp("core")
-            compile_in(cores[define], define, "-c", *sources)
+            rooms: dict[Path, list[Path]] = {}  # of one room at a time: files of two may have the same name
+            for source in sources:
+                rooms.setdefault(source.parent, []).append(source)
+            for room, files_of_room in rooms.items():
+                part = cores[define] / room.relative_to(csrc)
+                part.mkdir(parents=True, exist_ok=True)
+                compile_in(part, define, "-c", *files_of_room)
         core = cores[define]
         wraps = "-Wl" + "".join(f",--wrap={function}" for function in wrapped.split())
-        compile_in(core, define, wraps, *core.glob("*.o"), *(TESTS / "c" / file for file in files), "-o", core / name)
+        compile_in(core, define, wraps, *core.rglob("*.o"), *(TESTS / "c" / file for file in files), "-o", core / name)
         return str(core / name)
 
     return build

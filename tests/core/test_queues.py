@@ -37,9 +37,9 @@ METHODS = ("fork", "spawn", "forkserver")
 @pytest.fixture
 def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(queues, "CAPACITY", 16)
-    monkeypatch.setattr(queues, "PEERS", 48)
-    monkeypatch.setattr(queues, "_default", None)
+    monkeypatch.setattr(queue_home, "CAPACITY", 16)
+    monkeypatch.setattr(queue_home, "PEERS", 48)
+    monkeypatch.setattr(queue_home, "_default", None)
     yield 16
     queue_home._default = None
 

@@ -461,3 +461,94 @@ def test_several_threads_receive_what_was_held_back(bus: busq.Bus) -> None:
         assert sorted(message.kind for message in got) == ["data", "data", "data", "view"]
         for reader in readers:
             reader.join()
+
+
+def test_the_end_of_the_bus_ends_every_call_that_waits(bus: busq.Bus) -> None:
+    ann, bob = bus.join("ann"), bus.join("bob")
+    bob.enter("log", state=bytes, take=len)
+    ends: list[str] = []
+
+    def end(receive: Callable[[], object]) -> None:
+        try:
+            receive()
+        except busq.ShutDown:
+            ends.append("ShutDown")
+        else:
+            ends.append("end")
+
+    bob.recv()
+    calls: list[Callable[[], object]] = [bob.recv, lambda: bob.recv_many(3), lambda: bob.recv(30), lambda: list(bob)]
+    threads = [threading.Thread(target=end, args=(call,), daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    ann.close()
+    bus.shutdown()
+    wait_until(lambda: len(ends) == len(calls))
+    for timeout in (0, 0.001, None):
+        with pytest.raises(busq.ShutDown):
+            bob.recv(timeout)
+    assert sorted(ends) == ["ShutDown"] * 3 + ["end"]
+
+
+def test_a_timeout_holds_while_another_thread_gives_the_state(bus: busq.Bus) -> None:
+    is_giving, may_go_on = threading.Event(), threading.Event()
+
+    def give() -> bytes:
+        is_giving.set()
+        assert may_go_on.wait(60)
+        return b"state"
+
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        ann.enter("log", state=give, take=len)
+        assert ann.recv().kind == "view"
+        bob.enter("log", state=bytes, take=len)
+        got: list[busq.Message] = []
+        thread = threading.Thread(target=lambda: got.append(ann.recv()))
+        thread.start()
+        try:
+            assert is_giving.wait(60)
+            bob.send("ann", b"behind it")
+            for timeout in (0, 0.01):
+                with pytest.raises(busq.Empty):
+                    ann.recv(timeout)
+                with pytest.raises(busq.Empty):
+                    ann.recv_many(2, timeout)
+            assert thread.is_alive()
+        finally:
+            may_go_on.set()
+            thread.join()
+        assert (got[0].kind, ann.recv().data) == ("view", b"behind it")
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_take_may_enter_another_group(bus: busq.Bus, raises: bool) -> None:
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        taken: list[bytes] = []
+        left = [1 if raises else 0]
+
+        def take(state: bytes) -> None:
+            bob.enter("second", state=bytes, take=taken.append)
+            if left[0]:
+                left[0] -= 1
+                raise ZeroDivisionError
+            taken.append(state)
+
+        ann.enter("first", state=lambda: b"of the first", take=len)
+        ann.enter("second", state=lambda: b"of the second", take=len)
+        bob.enter("first", state=bytes, take=take)
+        messages: list[busq.Message] = []
+
+        def look() -> bool:
+            for peer in (ann, bob):
+                with contextlib.suppress(busq.Empty, ZeroDivisionError):
+                    message = peer.recv(0)
+                    if peer is bob:
+                        messages.append(message)
+            return len(messages) == 2
+
+        wait_until(look)
+        ann.send("@first", b"one")
+        ann.send("@second", b"two")
+        assert [message.group for message in messages] == ["first", "second"]  # type: ignore[attr-defined]
+        assert [bob.recv(10).data for _ in range(2)] == [b"one", b"two"]
+        assert (taken, left) == ([b"of the first", b"of the second"], [0])

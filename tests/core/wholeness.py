@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bus of which it is known what everybody is still to receive, and the question whether it is whole.
+"""A bus of which it is known what each peer is still to receive, and the check that it is whole.
 
-Whoever disturbs a call asks afterwards: did every message come once, or is it still there; does every view show what
-was sent; are queues, memory, descriptors and reference counts where they were before?
+A test that disturbs a call asks afterwards: did every message come once, or is it still there; does every view show
+what was sent; are queues, memory, descriptors and reference counts where they were before.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def brief(data: bytes) -> str:
 
 
 def _owner_of(peer: Any) -> Any:
-    """What messages keep of a peer."""
+    """Return what messages keep of a peer."""
     return core.owner(peer) if isinstance(peer, core.Port) else peer._handle
 
 
@@ -62,13 +62,13 @@ def compare(views: list[tuple[str, memoryview, bytes]]) -> None:
 class World:
     """A bus with peers that never leave: alice sends, bob and carol receive, dora is only written to.
 
-    `owed` are the messages that a peer is still to receive, in order; `perhaps` those of which nobody can know whether
-    they were sent, or were received: the call was struck when it had come to its end.
+    `owed` are the messages that a peer is still to receive, in order; `perhaps` those of which it can't be known
+    whether they were sent, or were received: the call was struck when it had come to its end.
     """
 
     order = "bus1"
     names: tuple[str, ...] = ("alice", "bob", "carol", "dora")
-    has_one_order = True  # whoever the senders are
+    has_one_order = True  # whichever the senders are
 
     def __init__(self) -> None:
         self.bus = busq.Bus.create(
@@ -92,7 +92,7 @@ class World:
         self.counts = self.count()
 
     def warm_up(self) -> None:
-        """Let everybody know everybody's name."""
+        """Let all peers know all names."""
         for sender in self.names:
             for size in (SMALL, LARGE):
                 self.put(sender, self.names, size)
@@ -123,7 +123,7 @@ class World:
             self.owed.setdefault(name, []).append(data)
 
     def receive(self, name: str) -> tuple[Any, bytes]:
-        """The next message of a peer, unread, and what it must say."""
+        """The next message of a peer, unread, and what it must hold."""
         message = self.peers[name].recv(timeout=10)
         return message, self.owed[name].pop(0)
 
@@ -155,7 +155,7 @@ class World:
         while self.views_returned:
             compare(self.views_returned[-1:])
             released = self.views_returned[-1][1]
-            released.release()  # for all to whom it was returned
+            released.release()  # by all calls that returned it
             self.views_returned = [one for one in self.views_returned if one[1] is not released]
             self.scribble(1)
         compare(self.views)
@@ -270,7 +270,7 @@ class World:
 
 
 class AskWorld(World):
-    """The same with somebody who replies to whatever is asked, in a thread; alice and bob have asked before."""
+    """The same with a thread that replies to whatever is asked; alice and bob have asked before."""
 
     def __init__(self) -> None:
         self._server = threading.Thread(target=self._serve, daemon=True)
@@ -334,7 +334,7 @@ class OrderedWorld(World):
         """The same."""
 
     def drain(self, name: str) -> None:
-        """Receive up to what everybody has sent last; an order that is not FIFO may bring something after that."""
+        """Receive up to what each peer has sent last; an order that is not FIFO may bring something after that."""
         last = [self.payload(SMALL) for _ in self.names]
         for sender, data in zip(self.names, last, strict=True):
             self.peers[sender].send(name, data, timeout=10)

@@ -22,14 +22,14 @@ from conftest import PATIENCE_S, wait_until
 
 from busq.lab.sweep import Figure, Measured, Point, Settings, advice, cost, judge, pool, sensitivity
 from busq.lab.sweep.claims import crossover, crossovers
-from busq.lab.sweep.draw_figures import draw
+from busq.lab.sweep.draw_paper import draw
 from busq.lab.sweep.estimate import estimate, slope
 from busq.sim import Config, Faults, run
 
 DOCUMENTED = (
-    *(f"lab.sweep{name}" for name in ("", ".estimate", ".figures", ".pool", ".claims", ".advice", ".cost")),
+    *(f"lab.sweep{name}" for name in ("", ".estimate", ".paper_figures", ".pool", ".claims", ".advice", ".cost")),
     "_util.toml",
-    "cli.outcomes",
+    "cli.sim_show",
 )
 QUICK = Settings(seeds=2, messages=8)
 JITTER = Faults(jitter_s=0.05)

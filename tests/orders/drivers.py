@@ -14,7 +14,7 @@ from conftest import PATIENCE_S
 
 import busq
 from busq import sim
-from busq.execution import judge
+from busq.lab.execution import judge
 from busq.spec import PROPERTIES, History, Verdict
 
 DRAWS = (plays.to_one_other, plays.to_some, plays.to_all_others)

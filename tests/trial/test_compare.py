@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from busq.cli import commands, show
+from busq.cli import commands, replay_show
 from busq.lab import workload
 from busq.orders import ORDERS
 from busq.spec import PROPERTIES
@@ -381,6 +381,6 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
 
 
 def test_the_examples_in_the_docstrings_run(buses: Path) -> None:
-    for module in (compare, replay, show):
+    for module in (compare, replay, replay_show):
         result = doctest.testmod(module)
         assert (result.failed, bool(result.attempted)) == (0, True), module.__name__

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from busq.audit.message_names import Words
 from busq.audit.page.causal_order import Knowledge, merge, missing_edges
 from busq.audit.result import Check
-from busq.audit.words import Words
 from busq.trace.run import Run
 from busq.trace.schema import Kind, number_of, sender_of
 

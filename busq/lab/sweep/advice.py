@@ -11,8 +11,8 @@ from typing import Any
 from busq import orders
 from busq.lab.sim import Config, Result
 from busq.lab.sweep.cost import packets_expected, too_many
-from busq.lab.sweep.figures import LeftOut
 from busq.lab.sweep.flow import Progress
+from busq.lab.sweep.paper_figures import LeftOut
 from busq.lab.sweep.pool import run_all
 from busq.lab.workload import by_traffic
 from busq.orders import Order

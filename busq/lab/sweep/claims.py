@@ -22,7 +22,7 @@ from typing import Any
 
 from busq._util.humanize import percent
 from busq.lab.sweep.estimate import estimate, finite, slope
-from busq.lab.sweep.figures import COMMUNICATION, Measured, Point, paper
+from busq.lab.sweep.paper_figures import COMMUNICATION, Measured, Point, paper
 
 __all__ = ["JudgedClaim", "behind", "claims", "crossover", "crossovers", "examples", "judge"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from busq.lab.sweep.claims import JudgedClaim, judge
-from busq.lab.sweep.figures import Figure, Incomplete, paper
 from busq.lab.sweep.flow import Progress
+from busq.lab.sweep.paper_figures import Figure, Incomplete, paper
 from busq.lab.sweep.pool import Stopped, run_all
 
 __all__ = ["Case", "grid"]

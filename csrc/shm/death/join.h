@@ -10,7 +10,7 @@
  * again.
  *
  * Mechanism.  The state of a queue is its ring, its head, and the marks in the records: so a successor starts to scan
- * at the head, and asks the marks about everything that stood there before it came (look_inherited in receive.c).
+ * at the head, and asks the marks about everything that stood there before it came (busq_look_inherited in shm/receive/look.h).
  * Heap, free lists and counters are private and derived anew.  A non-durable queue was closed when its peer went, and
  * is opened again.
  *

@@ -91,7 +91,7 @@ static busq_admission message_admit(busq_peer *peer, const busq_found *found)
 busq_admission busq_group_admit(busq_peer *peer, const busq_found *found)
 {
   const busq_envelope *envelope = &found->envelope;
-  if (envelope->kind == BUSQ_KIND_DATA || envelope->kind == BUSQ_KIND_CONTROL)
+  if (envelope->kind == BUSQ_KIND_DATA)
     return message_admit(peer, found);
   if (found->size_bytes < sizeof(busq_view_change))
     return BUSQ_ADMIT_DAMAGED;

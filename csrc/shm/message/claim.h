@@ -33,7 +33,7 @@
  *      A          comes back: its commit fails, and it begins again at the next number
  *
  * Before each attempt the claimer raises its clock above whatever its message must come after (`hooks.attempt` in
- * multicast.h), also where that is a queue that it does not send to.
+ * send_hooks.h), also where that is a queue that it does not send to.
  *
  * Not given: fairness between claimers.  A process that finds a fresh proposal waits a little before it breaks it
  * (busq_claim_wait).

@@ -47,12 +47,12 @@
  * seen.  The owner notes the word and the tail of the receiver's queue, while no sender is granting that node
  * (busq_slot.granting); when the head has passed that tail and the word is still the same, nothing is on its way.
  *
- * When an entry can be used again: when all peers that were sent the notice of the last node's end have taken it, or is
+ * When an entry can be used again: when all peers that were sent the notice of the last node's end have taken it, or are
  * gone.  Up to then a peer that lags behind finds here how to judge what stands in its queue before the notice.
  *
- * node_table.h is what its files share: node_end.c makes and ends nodes, node_send.c sends to them and hands handles
- * on, node_receive.c judges and installs what comes, and node_tend.c looks after what others have let go or left
- * behind.
+ * node_table.h is what its files share: node_end.c makes and ends nodes, node_receive.c judges and installs what comes,
+ * and node_tend.c looks after what others have let go or left behind.  Sending to them, and handing handles on, is in
+ * letter/letter.c.
  *
  * Not given: nodes and handles of a queue with several readers; that a handle's sender learns whether it arrived alive.
  */

@@ -79,7 +79,7 @@ bool busq_receive_help(busq_peer *peer)
   return waited_ns >= patience && blocker_help(peer, known->reference);
 }
 
-int busq_receive_look(busq_peer *peer)
+int busq_receive_peek_helping(busq_peer *peer)
 {
   enum { TURNS = 64 };
   int result = busq_receive_peek(peer);

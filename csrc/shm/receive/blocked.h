@@ -16,7 +16,7 @@ bool busq_receive_help(busq_peer *peer);
 /* Peeks, and where something blocks the queue for too long, gets it out of the way and peeks again.  Each turn deals
  * with one message, so the number of turns only matters where nonsense is written into the queue faster than we read
  * it. */
-int busq_receive_look(busq_peer *peer);
+int busq_receive_peek_helping(busq_peer *peer);
 /* As busq_receive_help, without patience. */
 bool busq_receive_unblock(busq_peer *peer);
 

@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/message/share.h"
-#include "shm/receive/events.h"
+#include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
 #include "shm/receive/several.h"
 
@@ -148,7 +148,7 @@ static void found_pass(busq_peer *peer)
     busq_heap_pop(&peer->receiver.heap);
   else
     peer->receiver.scan++;
-  busq_events_found(peer, found->envelope.kind == BUSQ_KIND_WATCH ? BUSQ_TRACE_DELIVER : BUSQ_TRACE_PASS);
+  busq_trace_taken_found(peer, found->envelope.kind == BUSQ_KIND_WATCH ? BUSQ_TRACE_DELIVER : BUSQ_TRACE_PASS);
   BUSQ_STEP("pass");
   found_release(peer, found);
 }
@@ -193,7 +193,7 @@ BUSQ_ALWAYS_INLINE void take_begin(busq_peer *peer)
   else
     peer->receiver.scan++;
   busq_store_relaxed(&peer->self->received, ++peer->receiver.received);
-  busq_events_taken(peer);
+  busq_trace_taken_message(peer);
 }
 
 BUSQ_ALWAYS_INLINE void take_mark(busq_peer *peer, uint32_t mode)

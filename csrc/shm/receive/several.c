@@ -5,7 +5,7 @@
 #include "base/time.h"
 #include "shm/burial/grave.h"
 #include "shm/message/share.h"
-#include "shm/receive/events.h"
+#include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
 
 /* ---- looking ---- */
@@ -38,7 +38,7 @@ static void catch_up(busq_peer *peer)
   }
 }
 
-/* Can we have what stands at a place outside of our way along the ring? the record may be used again while we look. */
+/* True if we can have what stands at a place outside of our way along the ring.  The record may be used again while we look. */
 static bool place_may_be_had(busq_peer *peer, busq_place place, busq_found *found)
 {
   busq_reference seen;
@@ -170,12 +170,12 @@ static bool is_in_our_hands(const busq_peer *peer, busq_place place)
   return busq_place_slot(place) == peer->slot;
 }
 
-int busq_receive_reach(busq_peer *peer)
+int busq_several_reach(busq_peer *peer)
 {
   if (peer->receiver.has_reached)
     return BUSQ_OK;
   if (busq_time_tick_ns() - peer->receiver.tended_ns >= BUSQ_SLICE_NS)
-    busq_receive_tend(peer);
+    busq_several_tend(peer);
   for (;;) {
     const int result = busq_several_peek(peer);
     if (result != BUSQ_OK)
@@ -199,14 +199,14 @@ int busq_receive_reach(busq_peer *peer)
   return BUSQ_OK;
 }
 
-void busq_receive_put_back(busq_peer *peer)
+void busq_several_put_back(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
   peer->receiver.has_reached = false;
   (void)busq_several_return(peer, found->position, found->key.sender | (found->was_given_back ? BUSQ_RING_RETURNED : 0));
 }
 
-void busq_receive_tend(busq_peer *peer)
+void busq_several_tend(busq_peer *peer)
 {
   peer->receiver.tended_ns = busq_time_tick_ns();
   busq_share_advance(peer->bus, peer->receiver.inbox_slot, peer->receiver.inbox_slot);
@@ -240,5 +240,5 @@ __attribute__((noinline)) void busq_several_take(busq_peer *peer, uint32_t mode)
     busq_share_done(peer->bus, found->position, peer->receiver.inbox_slot);
   peer->receiver.pins += mode == BUSQ_TAKE_PINNED;
   busq_store_relaxed(&peer->self->received, ++peer->receiver.received);
-  busq_events_taken(peer);
+  busq_trace_taken_message(peer);
 }

@@ -8,14 +8,13 @@
  */
 #include "shm/memory/peer.h"
 
-/* One of several readers of a queue (share.h) takes only what it has reached for; between the two no other reader gets
- * it. Returns as peek. */
-int busq_receive_reach(busq_peer *peer);
+/* Reaches for what comes next: until it is taken or put back, no other reader gets it.  Returns as peek. */
+int busq_several_reach(busq_peer *peer);
 /* It was reached for, and not taken: any reader may have it. */
-void busq_receive_put_back(busq_peer *peer);
+void busq_several_put_back(busq_peer *peer);
 /* Before such a reader sleeps, and from time to time: buries readers that died with something in their hands, moves the
  * head, and looks at what came back. */
-void busq_receive_tend(busq_peer *peer);
+void busq_several_tend(busq_peer *peer);
 
 /* ---- for receive.c ---- */
 

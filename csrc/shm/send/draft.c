@@ -2,7 +2,7 @@
 #include "shm/send/draft.h"
 #include "base/error.h"
 #include "shm/send/destination.h"
-#include "shm/send/memory.h"
+#include "shm/send/find_record.h"
 #include "shm/send/record.h"
 #include "shm/wake/wake.h"
 

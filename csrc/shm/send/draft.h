@@ -9,7 +9,7 @@
  * only while it is being sent.  A closed peer keeps its slot for as long as it has drafts: they can still be written
  * to.
  */
-#include "shm/send/payload.h"
+#include "shm/send/send_hooks.h"
 
 /* Takes a record for a message of up to so many bytes to up to so many destinations; or BUSQ_FULL, ... */
 int busq_draft_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft);

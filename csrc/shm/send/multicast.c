@@ -5,7 +5,7 @@
 #include "shm/message/commit.h"
 #include "shm/send/destination.h"
 #include "shm/send/draft.h"
-#include "shm/send/memory.h"
+#include "shm/send/find_record.h"
 #include "shm/send/record.h"
 #include "shm/trace/tracer.h"
 #include "shm/wake/wake.h"

@@ -46,9 +46,10 @@
  * between messages of two threads of one peer that send at the same time, beyond one and the same order for all
  * receivers.
  */
-#include "shm/send/payload.h"
+#include "shm/send/send_hooks.h"
 
-/* For a hooks's attempt: above all that stands in this queue, though the message may not go there. */
+/* For `hooks.attempt`: raises this peer's clock above all that stands in a queue, even one that the message does not go
+ * to. */
 int busq_multicast_rise(busq_peer *peer, uint32_t slot);
 /* Tries once: BUSQ_OK, BUSQ_FULL (failed_target is where, or NO_TARGET for memory), or why it can't be sent. */
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload);

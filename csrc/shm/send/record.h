@@ -7,7 +7,7 @@
  * Guarantee: a sender that dies at any point of this leaves a record that reads as free.
  */
 #include "base/assert.h"
-#include "shm/send/payload.h"
+#include "shm/send/send_hooks.h"
 
 /* Sequence numbers are never used twice in the life of a slot: a block of them is reserved before its first is used. */
 static inline uint64_t busq_send_next_sequence(busq_peer *peer)

@@ -12,7 +12,7 @@ static int descriptor_look(busq_peer *peer)
 {
   if (busq_room_has_come(peer))
     return BUSQ_OK;
-  const int result = peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? busq_receive_look(peer) : BUSQ_EMPTY;
+  const int result = peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? busq_receive_peek_helping(peer) : BUSQ_EMPTY;
   return result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down) ? BUSQ_SHUTDOWN : result;
 }
 

@@ -11,14 +11,15 @@
  * sequence is unchanged.  A waker publishes first and looks at the flag afterwards; a full fence on both sides makes
  * sure that at least one of them sees the other.  Where nothing waits, there is no system call.
  *
- *      waiter           for what                            flag             sequence      woken by
- *      receiver         a message that can be delivered  wake_flags  wake_seq  every sender, after its commit
- *      select(), poll   the same  wake_flags  a FIFO  every sender, after its commit, and
- *                                                                                          before it, if the sleep is deep; a timer
- *      sender           room in a queue                     room_waiters     room_seq      that queue's reader
- *      sender           memory in its arena  memory_waits  memory_seq  the readers of its messages, and
- *                                                                                          a process that makes memory common
- *      select(), poll   room or memory                      the same, asks   the FIFO      the same; a timer
+ *   waiter          for what                         flag            sequence    woken by
+ *   receiver        a message that can be delivered  wake_flags      wake_seq    every sender, after its commit
+ *   select(), poll  the same                         wake_flags      a FIFO      every sender, after its commit,
+ *                                                                                and before it, if the sleep is
+ *                                                                                deep; a timer
+ *   sender          room in a queue                  room_waiters    room_seq    that queue's reader
+ *   sender          memory in its arena              memory_waits    memory_seq  the readers of its messages, and
+ *                                                                                a process that makes memory common
+ *   select(), poll  room or memory                   the same, asks  the FIFO    the same; a timer
  *
  * A peer that has waited behind a descriptor for BUSQ_NAPS slices, with an empty queue, sleeps deeply: without slices.
  * Then a sender signals it twice.  The first time is when it has taken a position and has not committed: killed before,

@@ -313,7 +313,7 @@ static void explore_lose_patience(uint32_t index)
   busq_peer *peer = explore_shared.peers[index];
   CHECK_EQUAL(busq_peer_receive_begin(peer), BUSQ_OK);
   if (peer->receiver.is_consumer)
-    busq_receive_tend(peer);
+    busq_several_tend(peer);
   if (busq_receive_peek(peer) == BUSQ_EMPTY)
     (void)busq_receive_unblock(peer);
   if (explore_scene->members)

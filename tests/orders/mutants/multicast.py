@@ -129,7 +129,7 @@ MUTANTS = [
         "SLEEP_WITHOUT_LOOKING",
         "a reader does not look again between raising its flag and sleeping",
         "one receiver, who sleeps and is woken",
-        "shm/wait/receive_wait.c",
+        "shm/wait/receive_call.c",
         (
             "  int result = receive_ready(peer, &blocker);\n",
             "  int result = BUSQ_EMPTY;\n  blocker.help_in_ns = UINT64_MAX;\n",

@@ -28,7 +28,7 @@ from busq.trace import places
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
-from busq.trace.fields import Fields, counts_nanoseconds
+from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.foreign import parquet_file
 from busq.trace.guesses import NO_DESTINATIONS
 from busq.trace.mapping import PROCESSES_MAX, indexed

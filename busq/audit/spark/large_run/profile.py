@@ -14,10 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from busq._util.humanize import amount
 from busq.audit import unknown
+from busq.audit.message_names import Words
 from busq.audit.result import INVALID, VALID, Check, signed, unsigned
 from busq.audit.spark.large_run import checks, layout
 from busq.audit.spark.large_run.load import Loaded
-from busq.audit.words import Words
 from busq.lab.witness import Witness, describe
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding

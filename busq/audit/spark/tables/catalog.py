@@ -34,7 +34,7 @@ from busq.trace import parquet_head
 from busq.trace.dataset import RUNS_BY, hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
-from busq.trace.fields import Fields
+from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.locate import named_apart, settled
 from busq.trace.run import ROWS, UNORDERED, Source

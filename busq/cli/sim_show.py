@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from busq import orders
-from busq.cli import figures_show as tables
 from busq.cli import show
+from busq.cli import sim_figures_show as tables
 from busq.cli.base import together
 from busq.lab.sim import Config, Result
 from busq.lab.sweep.advice import NEARLY, Advice, Candidate, place_name

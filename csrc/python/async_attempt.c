@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/awaiting.h"
+#include "python/async_call.h"
 #include <time.h>
 
 /* For so long a task may go on without letting others run: SLICE_S in busq/_port/event_loops.py. */
@@ -122,7 +122,7 @@ static PySendResult try_send(Awaiting *self, PyObject **resultp)
     return PYGEN_RETURN;
   }
   if (result == BUSQ_FULL && self->timeout_ns == 0)
-    busq_raise_full(owner->peer);
+    error_raise_full(owner->state);
   if (result == RAISED || PyErr_Occurred())
     return PYGEN_ERROR;
   return send_inner(self, "_send", self->values[0], self->values[1], self->values[2]);

@@ -17,7 +17,7 @@ import pyarrow as pa
 from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.events import Events
-from busq.trace.fields import Fields
+from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.mapping import mapped, named
 from busq.trace.run import Run, Source

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wait/send_wait.h"
+#include "shm/wait/send_call.h"
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/send/draft.h"

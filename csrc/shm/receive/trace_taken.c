@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/receive/events.h"
+#include "shm/receive/trace_taken.h"
 
 /* The members, as the maker of the change wrote them down; what is read of it is checked, as all that lies in shared
  * memory. */
@@ -25,7 +25,7 @@ static bool is_view(const busq_found *found)
          found->size_bytes >= sizeof(busq_view_change);
 }
 
-__attribute__((noinline)) void busq_events_take(busq_peer *peer, const busq_found *found, busq_trace_kind kind)
+__attribute__((noinline)) void busq_trace_taken_write(busq_peer *peer, const busq_found *found, busq_trace_kind kind)
 {
   const busq_tracer_taken taken = {
       .message = busq_tag_sequence(found->key.sequence),

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wait/receive_wait.h"
+/*
+ * Receiving calls, and waiting for a message; the calls are declared in busq.h (busq_peer_receive_begin and its kin,
+ * busq_peer_recv, busq_peer_wait).
+ *
+ * Guarantee: a wait ends when a message can be received, when the bus is shut down and nothing is left, when a signal
+ * handler has run, or at its deadline.  While a call sleeps, no latch is held; while it spins, the receive latch is.
+ *
+ * Mechanism: event counts (wake.h), in the stages of pacing.h.  Before it sleeps, a waiter does what others may wait
+ * for: it makes room, gives memory back, and notices deaths that are its business (notice.h).
+ *
+ * Not given: turns among several threads of one peer.
+ */
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 #include "shm/receive/several.h"
-#include "shm/send/memory.h"
+#include "shm/send/find_record.h"
 #include "shm/send/multicast.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/descriptor.h"
@@ -21,7 +32,7 @@ static void share_memory(busq_peer *peer)
 {
   busq_biased_latch_acquire(&peer->sender.latch);
   if (!busq_load_relaxed(&peer->is_closed))
-    busq_send_share_memory(peer);
+    busq_send_return_memory(peer);
   busq_biased_latch_release(&peer->sender.latch);
 }
 
@@ -33,7 +44,7 @@ int busq_peer_receive_begin(busq_peer *peer)
 void busq_peer_receive_end(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->receiver.has_reached))
-    busq_receive_put_back(peer);
+    busq_several_put_back(peer);
   if (BUSQ_UNLIKELY(peer->descriptor.fifo_fd >= 0))
     busq_descriptor_settle(peer);
   if (BUSQ_UNLIKELY(peer->tracer.n_taken))
@@ -82,7 +93,7 @@ static int message_show(const busq_peer *peer, busq_message *message)
 
 static inline int receive_peek(busq_peer *peer)
 {
-  return BUSQ_UNLIKELY(peer->receiver.is_consumer) ? busq_receive_reach(peer) : busq_receive_peek(peer);
+  return BUSQ_UNLIKELY(peer->receiver.is_consumer) ? busq_several_reach(peer) : busq_receive_peek(peer);
 }
 
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
@@ -104,7 +115,7 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   int result = busq_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  result = busq_receive_look(peer);
+  result = busq_receive_peek_helping(peer);
   if (blocker)
     *blocker = peer->receiver.blocker;
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
@@ -129,7 +140,7 @@ static void receive_tidy(busq_peer *peer)
   busq_fence_full();
   busq_wake_for_room(peer->bus, peer->receiver.inbox_slot);
   if (peer->receiver.is_consumer && busq_receive_begin(peer) == BUSQ_OK) {
-    busq_receive_tend(peer);
+    busq_several_tend(peer);
     busq_biased_latch_release(&peer->receiver.latch);
   }
   busq_biased_latch_acquire(&peer->sender.latch);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/awaiting.h"
+#include "python/async_call.h"
 
 /* As Python's own coroutines do; false with an exception. */
 static int awaiting_enter(Awaiting *self)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_WAIT_SEND_WAIT_H
-#define BUSQ_SHM_WAIT_SEND_WAIT_H
+#ifndef BUSQ_SHM_WAIT_SEND_CALL_H
+#define BUSQ_SHM_WAIT_SEND_CALL_H
 /*
  * Sending calls: an attempt with the send latch held, and waiting for room where that found none.
  *
@@ -8,10 +8,10 @@
  * once.  While a call waits, no latch is held.
  *
  * Mechanism.  A job is tried until its result is not BUSQ_FULL.  Between two tries its thread spins and yields
- * (pacing.h), then raises a flag at what was full, tries once more, and sleeps: the flag was up during that try, so
- * room that came since then wakes it (wake.h).
+ * (pacing.h), then sets the flag of the queue (or memory) that was full, tries once more, and sleeps: the flag was set
+ * during that try, so room that came since then wakes it (wake.h).
  *
- * Public calls whose arguments need no check are defined in send_wait.c itself: busq_peer_send and its kin.
+ * Public calls whose arguments need no check are defined in send_call.c itself: busq_peer_send and its kin.
  */
 #include "shm/send/multicast.h"
 
@@ -28,4 +28,4 @@ int busq_send_asking(busq_peer *peer, const busq_send_job *job);
 /* Sums up the parts of a message; BUSQ_INVALID for a form that is not an application's. */
 int busq_send_make_payload(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form);
 
-#endif /* BUSQ_SHM_WAIT_SEND_WAIT_H */
+#endif /* BUSQ_SHM_WAIT_SEND_CALL_H */

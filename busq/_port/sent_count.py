@@ -13,7 +13,7 @@ from busq._port.deadline import Deadline
 
 
 def report_sent(error: BaseException, sent: int) -> None:
-    """Let an exception that ends a call say how many messages were sent."""
+    """Give an exception that ends a call the number of messages that were sent."""
     with contextlib.suppress(AttributeError, TypeError):
         error.sent = sent  # type: ignore[attr-defined]
 
@@ -46,6 +46,6 @@ class Sending:
         return self._done[0]
 
     def report(self, error: BaseException) -> None:
-        """Let an exception that ends the call say how many messages were sent."""
+        """Give an exception that ends the call the number of messages that were sent."""
         sent, note = self._done
         report_sent(error, sent + self._was_sent(note))

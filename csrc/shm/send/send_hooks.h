@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_SEND_PAYLOAD_H
-#define BUSQ_SHM_SEND_PAYLOAD_H
-/* The payload of a message, and calls made while it is sent. */
+#ifndef BUSQ_SHM_SEND_SEND_HOOKS_H
+#define BUSQ_SHM_SEND_SEND_HOOKS_H
+/* Calls that are made while a message is sent, and the payload that carries them. */
 #include "shm/memory/peer.h"
 
 /*
@@ -36,4 +36,4 @@ typedef struct busq_payload {
   busq_send_hooks *hooks; /* of parts; NULL: none */
 } busq_payload;
 
-#endif /* BUSQ_SHM_SEND_PAYLOAD_H */
+#endif /* BUSQ_SHM_SEND_SEND_HOOKS_H */

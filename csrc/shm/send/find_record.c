@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/send/memory.h"
+#include "shm/send/find_record.h"
 #include "base/time.h"
 #include "shm/burial/grave.h"
 #include "shm/send/record.h"
@@ -34,7 +34,7 @@ int busq_send_find_memory(busq_peer *peer, uint64_t bytes, busq_record **recordp
   return result;
 }
 
-void busq_send_share_memory_slow(busq_peer *peer)
+void busq_send_return_memory_slow(busq_peer *peer)
 {
   busq_store_relaxed(&peer->sender.memory_wanted_seen, busq_load_acquire(&peer->bus->header->memory_wanted));
   if (busq_arena_collect(&peer->sender.arena, busq_step_looks))

@@ -14,7 +14,7 @@ from busq._util.humanize import percent
 from busq.cli import show
 from busq.cli.sweep_show import number
 from busq.lab.sweep.claims import SCENARIOS, JudgedClaim, claims
-from busq.lab.sweep.figures import COMMUNICATION, EXECUTION, LeftOut, Measured, Point, Settings
+from busq.lab.sweep.paper_figures import COMMUNICATION, EXECUTION, LeftOut, Measured, Point, Settings
 from busq.lab.sweep.sensitivity import Case
 
 __all__ = ["changes", "figure", "findings", "new_table", "sensitivity", "settings_text"]
