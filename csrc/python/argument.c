@@ -15,17 +15,14 @@ __attribute__((noinline, cold)) static int place_of_text(const busq_state *state
   return -1;
 }
 
-/* Names that stand in a program are interned, and an argument by name stands behind those by position.  Most calls have one name or
- * two, so an unrolled loop costs more than it gives. */
+/* Names that stand in a program are interned, and an argument by name stands behind those by position. */
 __attribute__((noinline)) static int read_named(const busq_state *state, const signature *expected, PyObject *const *args,
                                                 Py_ssize_t n_args, PyObject *names, PyObject **values)
 {
   const Py_ssize_t n_named = PyTuple_Size(names);
-#pragma GCC unroll 1
   for (Py_ssize_t i = 0; i < n_named; i++) {
     PyObject *name = PyTuple_GetItem(names, i);
     int place = (int)n_args;
-#pragma GCC unroll 1
     while (place < ARGUMENTS_MAX && name != state->arguments[expected->names[place]])
       place++;
     if (place == ARGUMENTS_MAX || !expected->names[place]) /* "" stands where there is no argument */

@@ -7,7 +7,7 @@
 #define CONTENT_BEGIN sizeof(PyObject)
 #define CONTENT_BYTES (sizeof(Message) - CONTENT_BEGIN)
 
-/* What stands behind a message goes with it; a subclass has fields of its own there, and never this. */
+/* Room that was allocated together with a message; an object of a subclass has its own fields there, and never this. */
 static message_more *more_behind(Message *message)
 {
   return (message_more *)(void *)(message + 1);

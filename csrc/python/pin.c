@@ -39,7 +39,13 @@ Pin *pin_new(busq_state *state)
   Pin *pin = PyObject_New(Pin, (PyTypeObject *)state->pin_type);
   if (pin) {
     pin->peer_owner = NULL;
-    pin->pin = (busq_pin){.state = BUSQ_PIN_EMPTY};
+    /* An empty pin has no message: clearing it, too, would take longer than making the object. */
+    pin->pin.state = BUSQ_PIN_EMPTY;
+    pin->pin.mode = pin->pin.fork_generation = pin->pin.n_views = 0;
+    pin->pin.peer = NULL;
+    pin->pin.next = NULL;
+    pin->pin.link = NULL;
+    pin->pin.copy = NULL;
   }
   return pin;
 }

@@ -448,7 +448,7 @@ __attribute__((always_inline)) static inline PyObject *receive(Port *self, Py_ss
   return result == RAISED ? NULL : error_raise(self->state, result);
 }
 
-/* A function of its own, into which all the steps of receiving one message are put. */
+/* All the steps of receiving one message are put into this function: as calls of each other they cost 2 ns. */
 __attribute__((noinline)) static PyObject *receive_single(Port *self, int is_ack, int64_t timeout_ns)
 {
   return receive(self, 0, is_ack, timeout_ns);
