@@ -25,7 +25,7 @@ __attribute__((noinline)) static int read_named(const busq_state *state, const s
     int place = (int)n_args;
     while (place < ARGUMENTS_MAX && name != state->arguments[expected->names[place]])
       place++;
-    if (place == ARGUMENTS_MAX)
+    if (place == ARGUMENTS_MAX || !expected->names[place]) /* "" stands where there is no argument */
       place = place_of_text(state, expected, name);
     if (place < 0 || values[place])
       return 0;

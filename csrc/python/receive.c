@@ -539,16 +539,12 @@ static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
     result = RECEIVE_FILTERED;
     if (!self->filter)
       received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
-    const int is_filtered = result == RECEIVE_FILTERED;
-    if (is_filtered)
+    if (result == RECEIVE_FILTERED)
       received = filter_take(self, limit, is_ack, 0, &result);
     if (received || result == FILTER_BUSY)
       return received;
     if (result == BUSQ_EMPTY)
       result = busq_port_look((PyObject *)self); /* the end of the bus is seen there */
-    /* The filter may be in the hands of another thread, which needs the interpreter's lock to let go of it: no second try here. */
-    if (is_filtered && result == BUSQ_OK)
-      return NULL;
   } while (result == BUSQ_OK);
   if (result != BUSQ_EMPTY && result != RAISED)
     error_raise(self->state, result);

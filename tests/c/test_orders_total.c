@@ -260,7 +260,7 @@ static void test_bus1_holds_even_for_those_who_hear_of_deliveries_by_telephone_a
     late_under_skeen += network_late_by_telephone(&net);
     network_deinit(&net);
   }
-  CHECK(late_under_skeen > 0 || check_share(RUNS) < 100);
+  CHECK(late_under_skeen > 0 || check_share(RUNS) < RUNS); /* in a share of these runs it may not happen */
 }
 
 /* ---- the two of the laboratory ---- */

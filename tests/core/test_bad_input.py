@@ -721,3 +721,11 @@ def test_limits_of_the_process_are_named_and_leave_nothing(
         assert answers == ["OSError EMFILE", "OSError EMFILE"]
     assert names_in(bus_directory) == before
     wait_until(lambda: bus.peers() == [])
+
+
+@pytest.mark.parametrize("method", ["send_many", "recv", "recv_many", "ask", "reserve"])
+def test_an_argument_without_a_name_is_refused(table: tuple[busq.Bus, busq.Peer, busq.Peer], method: str) -> None:
+    _, alice, _ = table
+    given: dict[str, tuple[Any, ...]] = {"send_many": ([],), "recv": (0,), "recv_many": (1,), "ask": ("bob", b"")}
+    with pytest.raises(TypeError, match="unexpected keyword argument ''"):
+        getattr(alice, method)(*given.get(method, (5,)), **{"": 1})
