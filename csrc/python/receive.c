@@ -282,7 +282,7 @@ enum {
 /* What a call has taken and not handed over so far.  What was copied is still pinned, in the hands of the batch. */
 typedef struct {
   Py_ssize_t n, n_copied, room;
-  int has_held; /* some are held by themselves */
+  int has_held; /* some are to be finished, or let go of, one by one */
   Message **messages;
   busq_message *copied;
   void *memory; /* of both, where they are more than a few */
@@ -332,7 +332,7 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
     take(self->peer_owner, message, found, 1);
     taken->messages[taken->n++] = message;
     taken->n_copied += !message->peer_owner;
-    taken->has_held |= message->peer_owner != NULL;
+    taken->has_held |= message->is_unfinished || (message->peer_owner && !message->is_offered);
   }
   busq_peer_receive_end(self->peer);
   if (BUSQ_PUBLISHED(self->replaced))
