@@ -69,7 +69,7 @@ def faults(found: RunAudit) -> dict[str, int]:
     return {name: check.count for name, check in found.checks.items() if check.count}
 
 
-MODULES = "blocks columns compare cut many native order_claims output tables times unknown words"
+MODULES = "blocks columns compare cut many message_names native order_claims output tables times unknown"
 
 
 @pytest.mark.parametrize("name", MODULES.split())
