@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -38,7 +37,7 @@ class Sending:
         deadline = Deadline(timeout)
         if not isinstance(messages, Iterable):
             raise wrong_type("messages", messages, "an iterable of pairs (to, data)")
-        for message in itertools.islice(messages, self._done[0], None):
+        for message in messages:
             to, data = pair(message, self._done[0])
             send(to, data, deadline, self._done[1])
             # In one step, so that no exception comes between the count and the note.
