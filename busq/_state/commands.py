@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How commands are applied: what they return and what they raise, in their order."""
+"""The commands of a class, and how they are applied: what they return and what they raise, in their order."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Commands", "Raised", "call_of"]
+__all__ = ["Commands", "Raised", "call_of", "commands_in"]
 
 
 class Raised:
@@ -23,14 +24,63 @@ def call_of(number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[
     return [~number, [(args, kwargs)]] if kwargs else [number, [args]]
 
 
+def _is_command(attribute: Any) -> bool:
+    return "_command" in getattr(attribute, "__dict__", ())
+
+
+def _hides_command(attribute: Any, qualname: str) -> bool:
+    """Return whether a decorator has made something else of the command that was written in its place."""
+    within = [getattr(attribute, name, None) for name in ("__func__", "fget")]
+    for cell in getattr(attribute, "__closure__", None) or ():
+        with contextlib.suppress(ValueError):  # an empty one
+            within.append(cell.cell_contents)
+    return any(_is_command(one) and getattr(one, "__qualname__", None) == qualname for one in within)
+
+
+def commands_in(cls: type) -> dict[str, Any]:
+    """Return the commands of a class, each by the name of its attribute, whatever its function is called.
+
+    One that a subclass overrides is there as well, with "super()." before its name: a method may call it so.
+
+    Errors: TypeError where an attribute takes the place of a command, or hides one, and is none.
+    """
+    found: dict[str, Any] = {}
+    for name in dir(cls):
+        defined = [vars(base)[name] for base in cls.__mro__ if name in vars(base)]
+        commands = [one for one in defined if _is_command(one)]
+        if commands and commands[0] is not defined[0]:
+            raise TypeError(
+                f"{cls.__name__}.{name} stands in the place of a command, and is none: write @busq.command above it, "
+                f"or choose another name"
+            )
+        if not commands and _hides_command(next(iter(defined), None), f"{cls.__qualname__}.{name}"):
+            raise TypeError(
+                f"{cls.__name__}.{name} is what a decorator made of a command, and is none: write @busq.command above "
+                f"the other decorators"
+            )
+        found |= {"super()." * depth + name: one for depth, one in enumerate(commands)}
+    return found
+
+
 class Commands:
-    """The commands of a class, by number."""
+    """The commands of a class, by number: a call finds its number by the function, which may have several names."""
 
     def __init__(self, found: dict[str, Any]) -> None:
         self.names = sorted(found)
         self.numbers = {name: number for number, name in enumerate(self.names)}
         self.functions: list[Callable[..., Any]] = [found[name]._command for name in self.names]
+        self._of_functions = {id(function): number for number, function in enumerate(self.functions)}
         self._at_once: list[Any] = [getattr(found[name], "_at_once", None) for name in self.names]
+
+    def number_of(self, function: Callable[..., Any]) -> int:
+        """Return the number of the command that is that function."""
+        try:
+            return self._of_functions[id(function)]
+        except KeyError:
+            name = getattr(function, "__qualname__", repr(function))
+            raise TypeError(
+                f"{name} is no command of this replica: its class had no such attribute when it was made"
+            ) from None
 
     def run(self, replica: Any, calls: list[Any]) -> list[Any]:
         """Apply commands, which stand one behind the other: number, arguments of each call of it, number, ...

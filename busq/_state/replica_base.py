@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from busq._port import arguments
 from busq._port.deadline import Deadline, timeout_ns
 from busq._state.batch import Batch, recorder
-from busq._state.commands import Commands, Raised, call_of
+from busq._state.commands import Commands, Raised, call_of, commands_in
 from busq._state.plain_codec import PLAIN
 from busq._state.replica_engine import Engine
 from busq.bus import Bus
@@ -44,6 +44,9 @@ def command(function: _Command) -> _Command:
     call returns, or raises, what the command returns or raises here.  A command that calls another one has it as a part
     of itself.  Without a bus, on an object that has not joined, a command is a plain method.
 
+    Its name is that of the attribute.  The mark stands above other decorators, and a method that takes the place of a
+    command in a derived class has it, too; `super()` then leads to the former command, as in any method.
+
     Parameters: `function`, the method; its arguments are what the codec of the replica takes (`Replica.join`).
 
     Errors: of a call, besides what the command raises: TypeError for an argument that the codec does not take;
@@ -65,16 +68,17 @@ def command(function: _Command) -> _Command:
     """
     if not callable(function) or isinstance(function, staticmethod):
         raise arguments.wrong_type("function", function, "a method")
-    name = function.__name__
     if getattr(getattr(function, "__code__", None), "co_flags", 0) & _SUSPENDED:
-        raise TypeError(f"{name!r} is a coroutine or a generator: a command is applied in one step, without pause")
+        raise TypeError(
+            f"{function.__name__!r} is a coroutine or a generator: a command is applied in one step, without pause"
+        )
 
     @functools.wraps(function)
     def call(self: Replica, *args: Any, **kwargs: Any) -> Any:
         engine: Engine | None = self.__dict__.get(_ENGINE)
         if engine is None or engine.is_in_command:
             return function(self, *args, **kwargs)
-        (result,) = engine.call(call_of(self._busq_commands.numbers[name], args, kwargs))
+        (result,) = engine.call(call_of(self._busq_commands.number_of(function), args, kwargs))
         if type(result) is Raised:
             raise result.error
         return result
@@ -112,11 +116,11 @@ class Replica:
                 f"{cls.__name__} has __slots__, which are no part of the state: leave them out, or say what the state "
                 f"is in get_state and set_state"
             )
-        found = {name: one for name in dir(cls) if hasattr(one := getattr(cls, name), "_command")}
-        cls._busq_commands = commands = Commands(found)
+        cls._busq_commands = commands = Commands(commands_in(cls))
         recorders = {
-            name: recorder(name, number, function)
-            for number, (name, function) in enumerate(zip(commands.names, commands.functions, strict=True))
+            name: recorder(name, number, commands.functions[number])
+            for name, number in commands.numbers.items()
+            if name.isidentifier()
         }
         cls._busq_batch = type(f"{cls.__name__}Batch", (Batch,), recorders)
 
