@@ -21,7 +21,7 @@ def adder(number: int) -> Callable[[Any], int]:
 
 
 def bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function, without saying which one."""
+    """Wrap a function, and keep nothing of its name."""
 
     def inner(self: Any, *args: Any) -> Any:
         return function(self, *args)
