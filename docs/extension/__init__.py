@@ -8,6 +8,7 @@
 | `commands`   | the reference of the command line, from Click                                             |
 | `header`     | the reference of the C interface, from busq.h and busq_lab.h                              |
 | `tables`     | the orders, the trace's columns and kinds of events, the checks of an audit               |
+| `crossings`  | the table of features and of what may happen to them, which the tests run                 |
 | `shapes`     | the keys of what `--json` prints, from what it does print                                 |
 | `pictures`   | the pictures that `busq diagram` draws                                                    |
 | `notebooks`  | a page out of a notebook, with what it printed and drew                                   |
@@ -23,14 +24,14 @@ from typing import Any
 from sphinx.application import Sphinx
 
 import busq
-from extension import commands, docstrings, header, modules, notebooks, pictures, shapes, site, tables
+from extension import commands, crossings, docstrings, header, modules, notebooks, pictures, shapes, site, tables
 from extension.pages import GENERATED
 
 
 def _sources(folder: Path) -> str:
     """Whatever the pages are made from: the installed package, the headers, and this package."""
     files = [folder.parent / "csrc" / name for name in header.HEADERS]
-    for top in (Path(busq.__file__).parent, Path(__file__).parent):
+    for top in (Path(busq.__file__).parent, Path(__file__).parent, crossings.TESTS / "crossings"):
         files += sorted(path for path in top.rglob("*") if path.suffix in (".py", ".so"))
     told = hashlib.sha256()
     for path in files:
@@ -45,7 +46,7 @@ def generate(app: Sphinx) -> None:
     sources = _sources(app.srcdir)
     if stamp.exists() and stamp.read_text() == sources:
         return
-    for room in (modules, commands, header, tables, shapes, pictures):
+    for room in (modules, commands, header, tables, crossings, shapes, pictures):
         room.generate(app.srcdir)
     stamp.write_text(sources)
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each crossing must come to: written once, held by `test_crossings.py`, and printed into the documentation.
+
+A crossing *works* unless something else stands here: it *raises* an error, with a text in which these words stand; or
+it *does not exist*, for a reason.  A crossing with a known fault is one that must fail until the fault is mended.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Works(NamedTuple):
+    note: str = ""
+
+
+class Raises(NamedTuple):
+    error: str
+    text: str
+
+
+class Absent(NamedTuple):
+    reason: str
+
+
+Verdict = Works | Raises | Absent
+
+FEATURES = ("plain", "acknowledged", "shared", "group", "queue")
+EVENTS = ("killed", "closed", "forked", "full queue", "full arena", "second thread")
+
+CLOSED = Raises("ShutDown", "this peer was closed")
+FORKED = Raises("ForkedHandle", "belongs to the parent process")
+FULL = Raises("Full", "full")
+WAITS = Works("what finds no room in shared memory waits in the process")
+
+# What an event comes to for all features but those below.
+BY_EVENT: dict[str, Verdict] = {
+    "closed": CLOSED,
+    "forked": FORKED,
+    "full queue": FULL,
+    "full arena": FULL,
+}
+
+BY_CELL: dict[tuple[str, str], Verdict] = {
+    ("queue", "killed"): Works("what had no room in shared memory waited in the process, and goes with it"),
+    ("queue", "closed"): Raises("ValueError", "is closed"),
+    ("queue", "forked"): Works("a queue is used by parent and child alike"),
+    ("queue", "full queue"): WAITS,
+    ("queue", "full arena"): WAITS,
+}
+
+# Known faults: the crossing must fail until the fault is mended; then its line goes.
+FAULTS: dict[tuple[str, str], str] = {}
+
+
+def expected(feature: str, event: str) -> Verdict:
+    return BY_CELL.get((feature, event), BY_EVENT.get(event, Works()))

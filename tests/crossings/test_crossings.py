@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every feature crossed with everything that may happen to it: each crossing comes to what `expected.py` has for it."""
+
+from __future__ import annotations
+
+import pytest
+from crossings import expected
+from crossings.cell import run
+from crossings.events import EVENTS
+from crossings.expected import FAULTS, Absent
+from crossings.features import FEATURES
+from crossings.ledger import Wrong
+
+CELLS = [(feature, event) for feature in expected.FEATURES for event in expected.EVENTS]
+
+
+def test_the_table_has_every_feature_and_every_event() -> None:
+    assert set(expected.FEATURES) == set(FEATURES)
+    assert set(expected.EVENTS) == set(EVENTS)
+
+
+def test_what_stands_in_the_table_is_in_it() -> None:
+    assert {*expected.BY_CELL, *FAULTS} <= set(CELLS)
+    assert set(expected.BY_EVENT) <= set(EVENTS)
+    assert not [cell for cell in FAULTS if isinstance(expected.expected(*cell), Absent)]
+
+
+@pytest.mark.parametrize(("feature", "event"), CELLS)
+def test_a_crossing_comes_to_what_is_expected(feature: str, event: str, seed: int) -> None:
+    fault = FAULTS.get((feature, event))
+    try:
+        print(run(feature, event, seed))
+    except Wrong as error:
+        if fault is None:
+            raise
+        pytest.xfail(f"{fault}: {error}")
+    else:
+        assert fault is None, f"the fault is mended: take its line out of FAULTS: {fault}"
