@@ -81,6 +81,8 @@ class Diverged(BusqError):
 class Full(BusqError, queue.Full):
     """A receiver's queue, or the memory for messages, stayed full until the timeout.
 
+    Also at once, whatever the timeout, where the full queue is the sender's own, and no other thread receives from it.
+
     >>> import busq
     >>> with busq.Bus.create("doc-full", capacity=1) as bus, bus.join("alice") as alice:
     ...     alice.send("alice", b"1")

@@ -390,9 +390,10 @@ class Peer:
         without being joined first; `handles`, up to 64 handles that the receivers get with it (`Message.handles`);
         `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
 
-        Errors: Full if a receiver's queue or the memory for messages stayed full until the timeout; UnknownPeer if no
-        peer of that name has joined; PeerDead if a receiver has left or died and is not durable; ShutDown if the bus
-        was shut down or this peer closed; ForkedHandle in a forked child; ValueError for no receivers, a name given
+        Errors: Full if a receiver's queue or the memory for messages stayed full until the timeout; at once, where that
+        is the queue of this peer itself, and no other thread receives from it: receive first; UnknownPeer if no peer of
+        that name has joined; PeerDead if a receiver has left or died and is not durable; ShutDown if the bus was shut
+        down or this peer closed; ForkedHandle in a forked child; ValueError for no receivers, a name given
         twice, too much data, a handle of another peer or one that was released, and for a queue that several processes
         read (`Bus.join(..., shared=True)`), which takes no handles; TypeError.  After an error none gets the message,
         but where a node is over before the message's place in the order: then PeerDead names it in its attribute

@@ -100,7 +100,7 @@ int busq_peer_listen(busq_peer *peer, uint32_t what)
 
 int busq_peer_fileno(busq_peer *peer, int *fdp)
 {
-  int result = busq_peer_receive_begin(peer);
+  int result = busq_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
   const bool is_first = peer->descriptor.poll_fd < 0;

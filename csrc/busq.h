@@ -52,7 +52,8 @@ typedef enum {
   BUSQ_NOT_FOUND = 15,   /* there is no bus of that name */
   BUSQ_DENIED = 16,      /* not ours to open */
   BUSQ_INTERRUPTED = 17, /* a signal or the end of a slice: call again with the time that is left */
-  BUSQ_SYSTEM = 18       /* the system refused; errno has the reason */
+  BUSQ_SYSTEM = 18,      /* the system refused; errno has the reason */
+  BUSQ_OWN_FULL = 19     /* full is the sender's own queue, from which no other thread receives: waiting would not end */
 } busq_result;
 
 typedef struct busq_bus busq_bus;

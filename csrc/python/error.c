@@ -29,6 +29,7 @@ typedef struct {
 
 static const error_kind kinds[] = {
     {BUSQ_FULL, 0, "Full", "a receiver's queue, or the memory for messages, stayed full until the timeout"},
+    {BUSQ_OWN_FULL, 0, "Full", NULL},
     {BUSQ_CLOSED, 0, "ShutDown", "this peer was closed"},
     {BUSQ_FORKED, 0, "ForkedHandle",
      "this handle belongs to the parent process: open the bus and join again in the child"},

@@ -54,7 +54,7 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
 
 int busq_peer_ack(busq_peer *peer, const busq_message *message)
 {
-  int result = busq_peer_receive_begin(peer);
+  int result = busq_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
   result = busq_receive_ack(peer, message);

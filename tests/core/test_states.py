@@ -349,7 +349,7 @@ def live(name: str, me: str, seed: int) -> None:
                 try:
                     peer.send("@log", f"{me} {number}".encode(), timeout=0.01)
                     break
-                except busq.Full:  # perhaps its own queue, which the others have filled meanwhile
+                except busq.Full:  # its own queue, or that of a member that waits for room in it
                     log.read_all()
 
 

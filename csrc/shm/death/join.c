@@ -2,6 +2,7 @@
 #include "shm/death/join.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "shm/burial/compact.h"
 #include "shm/death/bus_end.h"
@@ -58,6 +59,7 @@ static busq_peer *peer_new(busq_bus *bus)
   peer->references = 1;
   peer->upcalls = &upcalls;
   busq_pacing_init(peer);
+  peer->receiver.joined_by = busq_thread_self();
   const char *stale = getenv("BUSQ_STALE_PROPOSALS");
   peer->sender.proposes_stale = stale && *stale && *stale != '0';
   busq_bus_retain(bus);

@@ -2,6 +2,7 @@
 #include "shm/memory/life.h"
 #include "base/error.h"
 #include "base/latch.h"
+#include "base/thread.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -81,6 +82,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
   busq_fork_generation++;
+  busq_thread_forget();
   for (busq_guard *guard = fork_guards; guard; guard = guard->next) {
     close(*guard->fd);
     *guard->fd = -1;

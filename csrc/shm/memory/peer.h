@@ -208,6 +208,13 @@ typedef struct {
   uint64_t *gathering;     /* [2 * (peers + 1)], scratch: the targets of a message to a group and others */
 } busq_sender;
 
+/* A thread of this process that has received (readers.h). */
+enum { BUSQ_READERS_MAX = 8 };
+typedef struct {
+  uint32_t thread; /* 0: none */
+  bool is_waiting; /* for room in its own queue */
+} busq_reader;
+
 /* Receiving.  All of it under `latch`; what join.c sets once (ring, inbox, inbox_slot, is_consumer) is read by all
  * threads. */
 typedef struct {
@@ -231,6 +238,8 @@ typedef struct {
   uint64_t handles_alive;     /* of what was taken last: a bit for each */
   busq_node_name unheld_node; /* of the notice that was taken last */
   busq_viewed *views;         /* [groups], made by the first message of one */
+  uint32_t joined_by; /* the thread that has made this peer */
+  busq_reader readers[BUSQ_READERS_MAX]; /* the last one first */
   /* One of several readers (share.h). */
   uint32_t returns;   /* of the queue, when we last began to scan at its head */
   uint64_t tended_ns; /* by the tick: when we last looked for dead readers */

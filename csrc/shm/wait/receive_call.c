@@ -23,6 +23,7 @@
 #include "shm/wait/descriptor.h"
 #include "shm/wait/pacing.h"
 #include "shm/wait/published.h"
+#include "shm/wait/readers.h"
 #include "shm/wake/wake.h"
 
 /* ---- between begin and end ---- */
@@ -36,9 +37,18 @@ static void share_memory(busq_peer *peer)
   busq_biased_latch_release(&peer->sender.latch);
 }
 
+/* A thread that waits for a message, or may be about to take one. */
+BUSQ_ALWAYS_INLINE int begin_as_reader(busq_peer *peer)
+{
+  const int result = busq_receive_begin(peer);
+  if (BUSQ_LIKELY(result == BUSQ_OK))
+    busq_readers_note(peer);
+  return result;
+}
+
 int busq_peer_receive_begin(busq_peer *peer)
 {
-  return busq_receive_begin(peer);
+  return begin_as_reader(peer);
 }
 
 void busq_peer_receive_end(busq_peer *peer)
@@ -112,7 +122,7 @@ void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
 static int receive_ready(busq_peer *peer, busq_blocker *blocker)
 {
   busq_peer_notice_deaths(peer); /* first, since that may send this peer something */
-  int result = busq_receive_begin(peer);
+  int result = begin_as_reader(peer);
   if (result != BUSQ_OK)
     return result;
   result = busq_receive_peek_helping(peer);
@@ -301,7 +311,7 @@ int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns)
 
 static int receive_available(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp)
 {
-  int result = busq_receive_begin(peer);
+  int result = begin_as_reader(peer);
   *countp = 0;
   if (result != BUSQ_OK)
     return result;

@@ -7,6 +7,7 @@
 #include "shm/wait/descriptor.h"
 #include "shm/wait/pacing.h"
 #include "shm/wait/published.h"
+#include "shm/wait/readers.h"
 #include "shm/wake/wake.h"
 
 /* ---- recording ---- */
@@ -96,6 +97,7 @@ typedef struct {
   uint32_t value;
   uint32_t n_changes; /* of the target since the last sleep */
   bool is_armed;
+  bool is_of_own; /* it was its own queue at least once, and another thread may make room there */
 } room_wait;
 
 static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_target)
@@ -132,10 +134,26 @@ static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
   return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
 }
 
-static void room_wait_end(busq_peer *peer, const busq_wait *wait, int result)
+static void room_wait_end(busq_peer *peer, const room_wait *room, const busq_wait *wait, int result)
 {
+  if (room->is_of_own)
+    busq_readers_await_end(peer);
   if (wait->is_published && busq_fetch_add(&peer->sleepers.senders_asleep, UINT32_MAX) == 1)
     busq_published_end(peer, &peer->self->sends, &peer->sleepers.send_left_ns, result);
+}
+
+/* Room in its own queue comes from itself; this thread is here, and another one may not be. */
+static int room_wait_check(room_wait *room, busq_peer *peer, uint64_t failed_target)
+{
+  if (BUSQ_LIKELY(failed_target != busq_peer_address(peer)))
+    return BUSQ_OK;
+  room->is_of_own = busq_readers_await(peer);
+  if (room->is_of_own)
+    return BUSQ_OK;
+  return busq_error(BUSQ_OWN_FULL,
+                    "the queue of \"%.255s\" is full, and \"%.255s\" itself sends to it, while no other thread receives "
+                    "from it: the call would wait for itself; receive first, and send again",
+                    peer->self->name, peer->self->name);
 }
 
 /* Until the next try: BUSQ_OK, or why there is none. */
@@ -145,7 +163,8 @@ static int room_wait_turn(room_wait *room, busq_peer *peer, busq_wait *wait, uin
   const bool finds_more = busq_load_relaxed(&peer->sender.finds_more) && !busq_wait_is_over(wait);
   if (finds_more || busq_wait_spin(wait, peer, NULL) || busq_wait_yield(wait, peer))
     return BUSQ_OK;
-  if (room_wait_is_armed(room, failed_target, n_targets))
+  result = room_wait_check(room, peer, failed_target);
+  if (result == BUSQ_OK && room_wait_is_armed(room, failed_target, n_targets))
     result = room_wait_sleep(room, peer, wait);
   if (result == BUSQ_OK)
     room_wait_arm(room, peer, failed_target);
@@ -157,7 +176,9 @@ __attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_sen
 {
   room_wait room = {0};
   busq_wait wait;
-  int result;
+  int result = room_wait_check(&room, peer, failed_target);
+  if (result != BUSQ_OK)
+    return result;
   busq_pacing_let_room_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
   (void)busq_wait_is_over(&wait); /* the time counts from now on */
@@ -167,7 +188,7 @@ __attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_sen
       break;
     result = job_once(peer, job, times, &failed_target);
   } while (result == BUSQ_FULL);
-  room_wait_end(peer, &wait, result);
+  room_wait_end(peer, &room, &wait, result);
   if (result != BUSQ_EMPTY)
     return result;
   if (busq_bus_is_recorded(peer->bus))
@@ -340,6 +361,6 @@ int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, 
     if (result == BUSQ_OK)
       result = reserve_once(peer, size_bytes, n_targets, draft);
   }
-  room_wait_end(peer, &wait, result);
+  room_wait_end(peer, &room, &wait, result);
   return result == BUSQ_EMPTY ? BUSQ_FULL : result;
 }

@@ -85,7 +85,7 @@ int __wrap_munmap(void *address, size_t bytes)
 enum {
   PLAYERS = 3,
   HELD_MAX = 8,
-  N_RESULTS = BUSQ_SYSTEM + 1
+  N_RESULTS = BUSQ_OWN_FULL + 1
 };
 
 typedef struct {
