@@ -11,7 +11,7 @@
  * through.  Then another one comes after it.  Both together, with the stopped one,
  *
  *   - have got the notice of the end of a node that they held, once; where the notice was to be acknowledged, until it
- *     was;
+ *     was; and so where the handle came in a message that comes again, though it was let go of the first time;
  *   - have received what was sent to their own node before its end, once, and its sender learned that;
  *   - hear what is sent to the group, at the place where others hear it.
  *
@@ -343,6 +343,105 @@ static void judge_acknowledged(void)
   /* One that was not taken for a live handle's is passed, and so is one whose handle comes back dead. */
   HEARD(!strstr(after, "x+1") || count_of(after, "destroyed@0") == 1);
   HEARD(!busq_peer_handles_alive(next));
+  leave(next);
+}
+
+/* ---- a handle in a message that comes again ---- */
+
+static uint32_t flags_of_bob; /* durable, or not */
+
+static busq_peer *bob_resumes(void)
+{
+  busq_peer *peer = may_resume("bob", flags_of_bob);
+  if (!peer)
+    check_fail(__FILE__, __LINE__, "bob can't resume: %s", busq_error_text());
+  return peer;
+}
+
+static void is_offered(busq_peer *peer, busq_message *message)
+{
+  uint32_t count;
+  int result;
+  do
+    result = busq_peer_recv_as(peer, BUSQ_TAKE_OFFERED, message, 1, &count, COMPANY_PATIENCE_NS);
+  while (result == BUSQ_INTERRUPTED);
+  CHECK_EQUAL(result, BUSQ_OK);
+}
+
+static void takes(busq_peer *peer, char *heard)
+{
+  busq_message message;
+  char text[64];
+  is_offered(peer, &message);
+  text[event_write(text, peer, &message)] = '\0';
+  strcat(heard, text);
+  words->begun = 1;
+  CHECK_EQUAL(busq_peer_ack(peer, &message), BUSQ_OK);
+  words->ended = 1;
+}
+
+/* It lets go of the handle, and does not acknowledge the message. */
+static void careless_body(void *argument)
+{
+  busq_message message;
+  (void)argument;
+  arrive();
+  busq_peer *peer = bob_resumes();
+  tell(&words->is_ready);
+  is_offered(peer, &message);
+  CHECK_EQUAL(message.handles_alive, 1);
+  busq_peer_handle_release(peer, words->node);
+}
+
+static void prepare_careless(void)
+{
+  alice = join("alice");
+  words->node = make_node(alice);
+  const pid_t pid = in_a_child(careless_body, NULL);
+  wait_for(&words->is_ready, 1);
+  hands(alice, "bob", words->node, "x");
+  ends_well(pid);
+  hear(alice, of_alice, sizeof of_alice);
+  of_alice[0] = '\0';
+}
+
+static void prepare_careless_plain(void)
+{
+  flags_of_bob = 0;
+  prepare_careless();
+}
+
+static void prepare_careless_durable(void)
+{
+  flags_of_bob = BUSQ_JOIN_DURABLE;
+  prepare_careless();
+}
+
+static void act_take_again(void)
+{
+  victim = bob_resumes();
+  takes(victim, words->heard);
+  strcat(words->heard, " ");
+  victim_hears();
+}
+
+static void judge_again(void)
+{
+  char after[512] = "";
+  const bool has_ended = !busq_peer_node_is_alive(alice, words->node);
+  busq_peer *next = bob_resumes();
+  hear(next, after, sizeof after);
+  HEARD(has_ended || !strstr(after, "x+0"));
+  HEARD(words->ended ? !strstr(after, "x") : words->begun || strstr(after, "x"));
+  if (!has_ended)
+    destroyed(alice, words->node);
+  hear(next, after, sizeof after);
+  hear(alice, of_alice, sizeof of_alice);
+  HEARD(both(after, "destroyed@0") <= 1 && count_of(of_alice, "destroyed@0") == 1);
+  HEARD(!strstr(after, "x+1") || count_of(after, "destroyed@0") == 1);
+  HEARD(!strstr(after, "x+1") || strstr(after, "x+1") < strstr(after, "destroyed@0"));
+  if (flags_of_bob) /* what it holds, its successor holds on */
+    HEARD(may_be_lost() || !strstr(words->heard, "x+1") || both(after, "destroyed@0") == 1);
   leave(next);
 }
 
@@ -1012,6 +1111,10 @@ int main(int n_arguments, char **arguments)
       {"resuming what owns a node", prepare_owner, NULL, NULL, act_own, bob_sends, judge_owner, false},
       {"getting the slot of one who owned a node", prepare_slot, NULL, NULL, act_join, bob_is_told, judge_slot, false},
       {"acknowledging the notice of an end", prepare_sender, before_holding, hand_and_destroy, act_acknowledge, others_talk, judge_acknowledged, false},
+      {"a handle that comes again", prepare_careless_plain, NULL, NULL, act_take_again, others_talk, judge_again, false},
+      {"a handle that comes again to one who is durable", prepare_careless_durable, NULL, NULL, act_take_again, others_talk, judge_again, false},
+      {"a handle that comes again, of a node that ends", prepare_careless_plain, NULL, NULL, act_take_again, alice_destroys, judge_again, false},
+      {"a handle that comes again to one who is durable, of a node that ends", prepare_careless_durable, NULL, NULL, act_take_again, alice_destroys, judge_again, false},
       {"resuming a member", prepare_member, NULL, NULL, act_return, members_talk, judge_member, true},
       {"a change beside the first of two dead, who is resumed", prepare_first, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
       {"the end of a member that is durable and dead", prepare_dead, before_entering, durable_dies, act_enter, alice_mourns, judge_durable, true},

@@ -10,7 +10,8 @@
  *                        sender saw; the sender learns which it was.
  *   Handles in messages  arrive alive where the message's key is below the end, otherwise dead.  A peer that receives
  *                        one alive gets the notice of the end, once, behind it; a peer that has got the notice never
- *                        receives that handle again.
+ *                        receives that handle again.  So it is with a message that comes again, whatever its receiver,
+ *                        or a predecessor, has done with the handle the first time.
  *   Release              when no peer holds a handle any more, and none is on its way, the owner gets a notice, once,
  *                        behind everything that was sent to the node.
  *   Death                the nodes of a peer that is gone, and not durable, are ended by a peer that holds one, or has
@@ -138,6 +139,8 @@ void busq_node_release(busq_peer *peer, busq_node_name name);
 /* All handles that a message has brought, one object less of each. */
 void busq_node_release_handles(busq_peer *peer, const busq_message *message);
 bool busq_node_is_alive(busq_peer *peer, busq_node_name name);
+/* It has ended, and the peer has taken the notice, or gets none. */
+bool busq_node_is_over(busq_peer *peer, busq_node_name name);
 bool busq_node_is_held(const busq_peer *peer, busq_node_name name);
 /* Its life; 0 where the node is no more. */
 uint32_t busq_node_owner(const busq_bus *bus, busq_node_name name);

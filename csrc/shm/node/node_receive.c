@@ -110,8 +110,6 @@ static busq_admission release_admit(busq_peer *peer, const busq_found *found)
 busq_admission busq_node_admit(busq_peer *peer, busq_found *found)
 {
   bool is_any_alive;
-  if (found->envelope.n_handles)
-    (void)busq_node_remember(peer); /* without memory they arrive dead */
   switch (found->envelope.kind) {
   case BUSQ_KIND_NODE_DESTROYED:
     return found->envelope.n_nodes == 1 ? notice_admit(peer, found) : BUSQ_ADMIT_DAMAGED;
@@ -144,7 +142,9 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
     peer->receiver.unheld_node = busq_found_name(found, 0);
   if (envelope->kind == BUSQ_KIND_NODE_DESTROYED)
     notice_take(peer, busq_found_name(found, 0));
-  for (uint32_t i = 0; peer->nodes && i < envelope->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++)
+  /* Also of a message that was judged before, by a predecessor.  Without memory they arrive dead. */
+  const bool can_hold = envelope->n_handles && busq_node_remember(peer) == BUSQ_OK;
+  for (uint32_t i = 0; can_hold && i < envelope->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++)
     if (handle_install(peer, busq_found_name(found, envelope->n_nodes + i), found->key, event))
       alive |= UINT64_C(1) << i;
   return alive;

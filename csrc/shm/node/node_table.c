@@ -345,3 +345,14 @@ bool busq_node_is_alive(busq_peer *peer, busq_node_name name)
   const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
   return state == BUSQ_NODE_ALIVE || state == BUSQ_NODE_ENDING;
 }
+
+bool busq_node_is_over(busq_peer *peer, busq_node_name name)
+{
+  busq_claim_look look;
+  busq_key end;
+  const busq_node_state state = busq_node_look(peer->bus, name, &end, &look);
+  if (state != BUSQ_NODE_ENDED)
+    return state == BUSQ_NODE_OTHER;
+  const uint64_t word = busq_load_acquire(&busq_node_at(peer->bus, name)->holder[peer->slot]);
+  return !(busq_node_word_bits(word, name.generation, peer->incarnation) & BUSQ_NODE_NOTIFIED);
+}
