@@ -29,8 +29,9 @@ class Handle(core.Handle):
     """The right to send to a node of a peer.  It comes from `Node.handle`, or in a message (`Message.handles`).
 
     Give it to `Peer.send` in place of a name, or hand it on with `handles=[handle]`.  All messages that bring a handle
-    of one node give a peer the same object.  When the last peer that holds a handle has let go of it, by `release`, by
-    dropping the object, by closing its peer or by its death, the node's owner receives a "node_released".
+    of one node give a peer the same object, also after `release`.  When the last peer that holds a handle has let go of
+    it, by `release`, by dropping the object, by closing its peer or by its death, the node's owner receives a
+    "node_released".
 
     A handle belongs to the peer that received it: it can't be pickled, and it can't be used in a forked child.
 

@@ -213,6 +213,11 @@ int busq_peer_handle_is_held(busq_peer *peer, uint64_t node)
   return busq_node_is_held(peer, busq_node_unpack(node));
 }
 
+int busq_peer_handle_is_over(busq_peer *peer, uint64_t node)
+{
+  return busq_node_is_over(peer, busq_node_unpack(node));
+}
+
 int busq_peer_node_owner(busq_peer *peer, uint64_t node, char *name, size_t *name_bytesp)
 {
   const busq_node_name which = busq_node_unpack(node);

@@ -381,6 +381,8 @@ int busq_peer_node_is_alive(busq_peer *peer, uint64_t node); /* 1; 0 also where 
 void busq_peer_handle_release(busq_peer *peer, uint64_t node);
 /* Does this peer hold it? */
 int busq_peer_handle_is_held(busq_peer *peer, uint64_t node);
+/* Has the node ended, and this peer taken the notice, or gets none? */
+int busq_peer_handle_is_over(busq_peer *peer, uint64_t node);
 /* The name of its owner. */
 int busq_peer_node_owner(busq_peer *peer, uint64_t node, char *name, size_t *name_bytesp);
 /* From `from` on, the next node that this peer owns, or holds a handle of; BUSQ_EMPTY where there are none.  *fromp

@@ -4,11 +4,18 @@
 /*
  * Nodes and handles (csrc/shm/node.h) as Python objects.
  *
- * Guarantee: one object for each node that a peer owns and for each handle that it holds; a handle that came alive is let go of once,
- * with its object or before.
+ * Guarantee: one object for each node that a peer owns and for each handle that it has, in whatever order threads finish what they
+ * have taken; a handle that came alive is let go of once, with its object or before; it is dead once the notice was received.
  *
- * Mechanism: the port remembers its own nodes, and has weak references of handles.  A handle that the core counts for an object has
- * `is_counted` set, and a message's bit for it is cleared in the same step.
+ * Mechanism: the port remembers its own nodes, and has weak references of handles, of dead ones too.  A handle that the core counts for
+ * an object has `is_counted` set, and a message's bit for it is cleared in the same step.  What a successor has inherited has its
+ * objects, which the port keeps, before it receives anything: so each count is some object's, or some message's.
+ *
+ * A thread that has taken a handle may come to its object after another thread has finished the notice of the end.  So it puts the
+ * object where others find it first, and then asks the core whether the notice was taken:
+ *
+ *      the notice was taken   before the core was asked: it makes the object dead itself
+ *                             later: the thread that finishes the notice finds the object
  *
  * Not given: handles in a forked child.
  */
@@ -275,16 +282,6 @@ static void sweep_held(Port *self)
   self->held_limit = 2 * PyDict_Size(self->held) + 16;
 }
 
-static int hold_handle(Port *self, Handle *handle)
-{
-  PyObject *reference = PyWeakref_NewRef((PyObject *)handle, NULL);
-  const int failed = !reference || remember(dict_at(&self->held), handle->node, reference) < 0;
-  Py_XDECREF(reference);
-  if (!failed && PyDict_Size(self->held) > self->held_limit)
-    sweep_held(self);
-  return !failed;
-}
-
 /* "" where it is not known any more. */
 static PyObject *owner_of(const Port *self, uint64_t node)
 {
@@ -295,14 +292,32 @@ static PyObject *owner_of(const Port *self, uint64_t node)
   return PyUnicode_DecodeUTF8(name, (Py_ssize_t)bytes, "replace");
 }
 
-static Handle *handle_of(Port *self, uint64_t node, int is_counted, int is_dead)
+/* The object of the handle of another's node.  Making one may run Python code (the collector's), and so other threads: one that was
+ * faster has made the object that counts. */
+static Handle *handle_of(Port *self, uint64_t number)
 {
-  PyObject *owner = owner_of(self, node);
-  Handle *handle = handle_new(self, node, owner, is_counted);
+  Handle *handle = held_handle(self, number);
+  if (handle || PyErr_Occurred())
+    return handle;
+  PyObject *owner = owner_of(self, number);
+  Handle *made = handle_new(self, number, owner, 0);
+  PyObject *reference = made ? PyWeakref_NewRef((PyObject *)made, NULL) : NULL;
+  handle = reference ? held_handle(self, number) : NULL;
+  if (!handle && !PyErr_Occurred() && remember(dict_at(&self->held), number, reference) == 0)
+    handle = (Handle *)new_ref((PyObject *)made);
   Py_XDECREF(owner);
-  if (handle)
-    handle->is_dead = is_dead != 0;
+  Py_XDECREF(made);
+  Py_XDECREF(reference);
+  if (handle && PyDict_Size(self->held) > self->held_limit)
+    sweep_held(self);
   return handle;
+}
+
+/* The notice was received, or the handle came behind it: the core counts nothing for it any more. */
+static void handle_end(Handle *handle)
+{
+  handle->is_dead = 1;
+  handle->is_counted = 0;
 }
 
 /* A node of this peer, also one that a predecessor has made. */
@@ -319,47 +334,33 @@ static Node *own_node(Port *self, uint64_t number)
 
 /* ---- what messages bring ---- */
 
-static Handle *dead_handle(Port *self, uint64_t number)
-{
-  Handle *known = held_handle(self, number);
-  if (known && known->is_dead)
-    return known;
-  Py_XDECREF(known);
-  return PyErr_Occurred() ? NULL : handle_of(self, number, 0, 1);
-}
-
-/* The handle that a message has brought; from here on, the object counts for it. */
+/* The handle that a message has brought; from here on, the object counts for it, and once. */
 static Handle *arrived(Port *self, Message *message, uint32_t place)
 {
   const uint64_t number = busq_message_node(&message->more->pinned, message->more->pinned.n_nodes + place), bit = UINT64_C(1) << place;
   const int is_alive = (message->more->pinned.handles_alive & bit) != 0;
   if (is_own(self->peer_owner, number)) {
-    if (is_alive) { /* the owner's own count for nothing */
-      message->more->pinned.handles_alive &= ~bit;
-      busq_peer_handle_release(self->peer, number);
-    }
     Node *own = is_alive ? own_node(self, number) : (Node *)remembered(self->nodes, number);
     Handle *handle = own ? (Handle *)new_ref((PyObject *)own->handle) : NULL;
     Py_XDECREF(own);
-    return handle || PyErr_Occurred() ? handle : dead_handle(self, number);
+    if (handle || PyErr_Occurred()) { /* the owner's own count for nothing */
+      message->more->pinned.handles_alive &= ~bit;
+      return handle;
+    }
   }
-  if (!is_alive)
-    return dead_handle(self, number);
-  Handle *handle = held_handle(self, number);
-  if (handle && handle->is_counted) {
-    message->more->pinned.handles_alive &= ~bit;
-    busq_peer_handle_release(self->peer, number);
-    return handle;
-  }
-  Py_XDECREF(handle);
-  handle = PyErr_Occurred() ? NULL : handle_of(self, number, 1, 0);
+  Handle *handle = handle_of(self, number);
   if (!handle)
     return NULL;
+  if (!is_alive || busq_peer_handle_is_over(self->peer, number))
+    handle_end(handle);
   message->more->pinned.handles_alive &= ~bit;
-  if (hold_handle(self, handle))
-    return handle;
-  Py_DECREF(handle);
-  return NULL;
+  if (is_alive && (handle->is_counted || handle->is_dead)) {
+    busq_peer_handle_release(self->peer, number);
+  } else if (is_alive) {
+    handle->is_counted = 1;
+    handle->is_released = 0;
+  }
+  return handle;
 }
 
 /* The node, or the handle, whose end the message is about.  A node stays known until another one is made: the message may come again. */
@@ -373,15 +374,12 @@ static int fill_end(Port *self, Message *message, uint64_t number)
     handle = (Handle *)new_ref((PyObject *)own->handle);
     message->node = (PyObject *)own;
   } else {
-    handle = held_handle(self, number);
-    if (!handle && !PyErr_Occurred())
-      handle = handle_of(self, number, 0, 1);
+    handle = handle_of(self, number);
     if (!handle)
       return 0;
     message->node = new_ref((PyObject *)handle);
   }
-  handle->is_dead = 1;
-  handle->is_counted = 0;
+  handle_end(handle);
   PyObject *before = message->sender;
   message->sender = new_ref(handle->owner);
   Py_XDECREF(before);
@@ -481,15 +479,36 @@ static PyObject *make_node(PyObject *module, PyObject *object)
   return (PyObject *)node;
 }
 
+/* Before any other thread has the port: what a predecessor held, and did not let go of, is held until it is released. */
+int nodes_adopt(Port *self)
+{
+  uint64_t place = 0, number;
+  uint32_t is_mine;
+  while (busq_peer_next_node(self->peer, &place, &number, &is_mine) == BUSQ_OK) {
+    Handle *handle = NULL;
+    if (is_mine)
+      continue;
+    if (!self->inherited)
+      self->inherited = PyList_New(0);
+    if (self->inherited && nodes_import(self->state))
+      handle = handle_of(self, number);
+    if (handle)
+      handle->is_counted = 1;
+    const int failed = !handle || PyList_Append(self->inherited, (PyObject *)handle) < 0;
+    Py_XDECREF(handle);
+    if (failed)
+      return 0;
+  }
+  return 1;
+}
+
+/* NULL, perhaps with an exception: a handle that only a message counts for, which another thread is just finishing, is not held yet. */
 static PyObject *object_at(Port *self, uint64_t number, int is_mine)
 {
   if (is_mine)
     return (PyObject *)own_node(self, number);
   Handle *handle = held_handle(self, number);
-  if (handle || PyErr_Occurred())
-    return (PyObject *)handle;
-  handle = handle_of(self, number, 1, 0);
-  if (handle && !hold_handle(self, handle))
+  if (handle && !handle->is_counted)
     Py_CLEAR(handle);
   return (PyObject *)handle;
 }
@@ -509,7 +528,7 @@ static PyObject *list_of(Port *self, int of_its_own)
       object = object_at(self, number, is_mine != 0);
       BUSQ_GUARD_END
     }
-    if (!object || PyList_Append(list, object) < 0)
+    if (object ? PyList_Append(list, object) < 0 : PyErr_Occurred() != NULL)
       Py_CLEAR(list);
     Py_XDECREF(object);
   }

@@ -163,7 +163,7 @@ static PyObject *join(PyObject *module, PyObject *args)
     return error_raise(state, result);
   self->name = new_ref(name);
   self->codec = codec == Py_None ? NULL : new_ref(codec);
-  return port_open(self, module, &peer, facts.peers) ? new_ref(Py_None) : NULL;
+  return port_open(self, module, &peer, facts.peers) && nodes_adopt(self) ? new_ref(Py_None) : NULL;
 }
 
 static PyObject *close_port(PyObject *module, PyObject *object)
@@ -345,6 +345,7 @@ static int port_traverse(Port *self, visitproc visit, void *arg)
   Py_VISIT(self->nodes);
   Py_VISIT(self->last_node);
   Py_VISIT(self->held);
+  Py_VISIT(self->inherited);
   Py_VISIT(self->ask.port);
   Py_VISIT(self->ask.requests);
   return 0;
@@ -359,6 +360,7 @@ static int port_clear(Port *self)
   Py_CLEAR(self->nodes);
   Py_CLEAR(self->last_node);
   Py_CLEAR(self->held);
+  Py_CLEAR(self->inherited);
   Py_CLEAR(self->ask.port);
   Py_CLEAR(self->ask.requests);
   return 0;

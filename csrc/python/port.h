@@ -53,6 +53,7 @@ typedef struct {
   PyObject *last_node; /* of those, that was sent to last; or NULL */
   PyObject *held;  /* dict: number -> weak reference of a Handle */
   Py_ssize_t held_limit;
+  PyObject *inherited; /* list: the handles that a predecessor held; or NULL */
   /* Of one that has asked: what busq/_port/requests.py shares with ask.c. */
   struct {
     PyObject *port;     /* where replies come */
@@ -115,6 +116,8 @@ int nodes_import(busq_state *state);
 int nodes_fill_known(Port *self, Message *message, const busq_message *found);
 /* Turns the nodes and handles of a message that was taken into objects.  False with an exception. */
 int nodes_fill(Port *self, Message *message);
+/* Makes the objects of the handles that a predecessor has left.  False with an exception. */
+int nodes_adopt(Port *self);
 
 /* ---- sending (send.c) ---- */
 

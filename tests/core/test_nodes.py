@@ -10,6 +10,7 @@ import os
 import pickle
 import select
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -226,6 +227,60 @@ def test_one_object_for_each_handle(bus: busq.Bus) -> None:
         assert alice.nodes == [node]
 
 
+def test_one_object_for_each_handle_whichever_thread_reads_it_first(bus: busq.Bus) -> None:
+    """A thread that has taken a handle is held up, wherever it can be, and another one reads what came later."""
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        n_held_up, place = 0, 0
+        while place == n_held_up:
+            place += 1
+            node = alice.node()
+            for _ in range(2):
+                alice.send("bob", b"", handles=[node.handle])
+            node.destroy()
+            n_held_up += receive_in_two_threads(bob, place)
+            told(alice)
+
+
+def receive_in_two_threads(peer: busq.Peer, place: int) -> bool:
+    """The first thread waits at so many collections of garbage for the second; false where it met fewer."""
+    found: list[busq.Message] = []
+    is_held_up, may_go_on = threading.Event(), threading.Event()
+    n_met = 0
+
+    def meet(phase: str, info: dict[str, int]) -> None:
+        nonlocal n_met
+        n_met += phase == "start" and threading.current_thread() is first
+        if n_met == place and not is_held_up.is_set():
+            is_held_up.set()
+            may_go_on.wait(PATIENCE_S)
+
+    def receive() -> None:
+        gc.set_threshold(1)
+        with contextlib.suppress(busq.Empty):
+            found.append(peer.recv(0))
+        gc.set_threshold(*threshold)
+
+    threshold = gc.get_threshold()
+    first = threading.Thread(target=receive)
+    gc.callbacks.append(meet)
+    try:
+        first.start()
+        wait_until(lambda: is_held_up.is_set() or not first.is_alive())
+        gc.set_threshold(*threshold)
+        with contextlib.suppress(busq.Empty):
+            while True:
+                found.append(peer.recv(0))
+        may_go_on.set()
+        first.join()
+    finally:
+        gc.callbacks.remove(meet)
+        gc.set_threshold(*threshold)
+    handles: list[Any] = [handle for message in found for handle in (message.handles or [message.node])]
+    assert [len(found), len(handles), len(set(map(id, handles)))] == [3, 3, 1]
+    assert handles[0].is_dead
+    return is_held_up.is_set()
+
+
 def test_the_owner_is_told_when_the_last_holder_lets_go(bus: busq.Bus) -> None:
     with bus.join("alice") as alice, bus.join("bob") as bob, bus.join("carol") as carol:
         node = alice.node()
@@ -392,6 +447,87 @@ def test_a_successor_owns_and_holds_what_its_predecessor_did(bus: busq.Bus, fork
             held.release()
             assert bob.recv(PATIENCE_S).kind == "node_released"
         bus.remove("alice")
+
+
+def take_and_leave(name: str, end: str, how: str, is_durable: bool) -> None:
+    """Receive a handle that is not acknowledged, and end; what becomes of the handle before that is `how`."""
+    bob = busq.Bus.open(name).join("bob", durable=is_durable)
+    message = bob.recv(PATIENCE_S, ack=True)
+    if how == "release":
+        message.handles[0].release()
+    if how == "drop":
+        del message
+        gc.collect()
+    if end == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    bob.close()
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+@pytest.mark.parametrize("how", ["keep", "drop", "release"])
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_a_handle_in_a_message_that_comes_again_is_alive_while_its_node_lives(
+    bus: busq.Bus, fork: Callable[..., Child], end: str, how: str, is_durable: bool
+) -> None:
+    """The holder gets the notice of the end, once, whatever its predecessor has done with the handle."""
+    with bus.join("alice") as alice:
+        node = alice.node()
+        child = fork(take_and_leave, bus.name, end, how, is_durable)
+        bus.wait_for("bob", timeout=PATIENCE_S)
+        alice.send("bob", b"take", handles=[node.handle])
+        child.wait()
+        with bus.join("bob", resume=True, durable=is_durable) as bob:
+            message = bob.recv(PATIENCE_S, ack=True)
+            [handle] = message.handles
+            assert (message.redelivered, handle.is_dead, bob.handles) == (True, False, [handle])
+            bob.send(handle, b"hello")
+            while (greeting := alice.recv(PATIENCE_S)).kind == "node_released":  # by the one before
+                pass
+            assert (greeting.data, greeting.node) == (b"hello", node)
+            node.destroy()
+            assert [kind for kind, _ in told(bob)] == ["node_destroyed"]
+            assert handle.is_dead
+            message.ack()
+        with contextlib.suppress(busq.UnknownPeer):
+            bus.remove("bob")
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_a_handle_in_a_message_that_comes_again_is_dead_where_nobody_tells_of_its_end(
+    bus: busq.Bus, fork: Callable[..., Child], is_durable: bool
+) -> None:
+    with bus.join("alice") as alice:
+        node = alice.node()
+        child = fork(take_and_leave, bus.name, "kill", "release", is_durable)
+        bus.wait_for("bob", timeout=PATIENCE_S)
+        alice.send("bob", b"take", handles=[node.handle])
+        child.wait()
+        node.destroy()
+        with bus.join("bob", resume=True, durable=is_durable) as bob:
+            message = bob.recv(PATIENCE_S)
+            assert (message.redelivered, message.handles[0].is_dead) == (True, True)
+            assert told(bob) == []
+        with contextlib.suppress(busq.UnknownPeer):
+            bus.remove("bob")
+
+
+def test_who_lets_go_of_an_inherited_handle_holds_it_no_more(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    """A message that brings it again changes nothing about that."""
+    with bus.join("alice") as alice:
+        node = alice.node()
+        child = fork(take_and_leave, bus.name, "kill", "keep", True)
+        bus.wait_for("bob", timeout=PATIENCE_S)
+        alice.send("bob", b"take", handles=[node.handle])
+        child.wait()
+        with bus.join("bob", resume=True, durable=True) as bob:
+            [handle] = bob.recv(PATIENCE_S).handles
+            assert bob.handles == [handle]
+            handle.release()
+            assert bob.handles == []
+            assert alice.recv(PATIENCE_S).kind == "node_released"
+            node.destroy()
+            assert told(bob) == []
+        bus.remove("bob")
 
 
 def keep_a_node_and_a_handle(name: str, end: str) -> None:
