@@ -368,6 +368,36 @@ def test_a_successor_receives_what_was_sent_to_a_node_that_has_ended(bus: busq.B
             assert (message.data, message.node is node) == (b"before its end", False)
 
 
+def test_a_node_lives_beside_one_of_a_dead_owner_whose_end_found_no_room(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
+    bus = make_bus(peers=4, capacity=4)
+    name = bus.name
+
+    def last_owner() -> None:
+        alice = busq.Bus.open(name).join("alice")
+        alice.send(["bob", "carol"], b"", handles=[alice.node().handle])
+        signal.pause()
+
+    with bus.join("bob") as bob, bus.join("carol") as carol, bus.join("dave") as dave:
+        child = fork(last_owner)
+        [of_the_dead] = bob.recv(PATIENCE_S).handles
+        [held_too] = carol.recv(PATIENCE_S).handles
+        with pytest.raises(busq.Full):
+            dave.send_many([("carol", b"fills the queue")] * 5, timeout=0)
+        child.kill()
+        with bus.join("eve") as eve:  # alice's slot: no other is free
+            [handle] = given(eve, node := eve.node(), bob)
+            assert told(bob) == []
+            bob.send(handle, b"to the living")
+            message = eve.recv(0)
+            assert (message.data, message.node) == (b"to the living", node)
+            assert [carol.recv(0).kind for _ in range(4)] == ["data"] * 4
+            assert bob.recv(PATIENCE_S).node == of_the_dead
+            assert carol.recv(PATIENCE_S).node == held_too
+            bob.send(handle, b"still")
+
+
 def test_a_killed_holder_lets_go(bus: busq.Bus, fork: Callable[..., Child]) -> None:
     name = bus.name
 

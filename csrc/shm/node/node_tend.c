@@ -88,13 +88,15 @@ static int owned_tend(busq_peer *peer, uint32_t index)
   return result;
 }
 
-/* Ends the nodes of the gone of which we hold a handle. */
+/* Ends the nodes of the gone of which we hold a handle.  Nodes of one slot may have owners of two lives: where the end of
+ * a dead owner's node was put off, for a full queue, its successor in the slot lives and has nodes beside it. */
 static int held_tend(busq_peer *peer)
 {
   const busq_bus *bus = peer->bus;
   int result = BUSQ_OK;
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    bool is_there = false, has_looked = false;
+    uint32_t looked_at = 0; /* the owner, as incarnation, of which `is_there` is known */
+    bool is_there = false;
     for (uint32_t index = 0; index < bus->geometry.nodes; index++) {
       busq_node_name name = {(uint16_t)slot, (uint16_t)index, 0};
       name.generation = (uint32_t)(__atomic_load_n(busq_node_held(peer, name), __ATOMIC_ACQUIRE) >> 32);
@@ -102,11 +104,11 @@ static int held_tend(busq_peer *peer)
       const uint32_t owner = is_held ? busq_node_owner_of(busq_bus_node(bus, slot, index), name.generation) : 0;
       if (!owner)
         continue;
-      if (!has_looked)
+      if (owner != looked_at)
         is_there = busq_node_life_is_there(bus, slot, owner);
-      has_looked = true;
+      looked_at = owner;
       if (is_there)
-        break;
+        continue;
       busq_grave_settle_hand(peer->bus, slot);
       const int ended = busq_node_end(peer, name);
       result = result ? result : ended;
