@@ -532,13 +532,15 @@ def _join(bus: Bus, name: str, options: dict[str, Any], own_bus: Bus | None) -> 
         raise
 
 
-async def wait_for(bus: Bus, names: str | Iterable[str], timeout: float | None = None) -> None:
+async def wait_for(
+    bus: Bus, names: str | Iterable[str], timeout: float | None = None, *, readers: int | None = None
+) -> None:
     """Wait until peers are there: until all of these names have been joined, and live.
 
     As `Bus.wait_for`, while other tasks run.
 
     Parameters: `bus`; `names`, of one peer, or an iterable of them; `timeout`, how many seconds to wait: None waits for
-    ever, 0 looks once.
+    ever, 0 looks once; `readers`, how many processes have to read each of these queues, None for any number.
 
     Errors: those of `Bus.wait_for`.
 
@@ -556,7 +558,7 @@ async def wait_for(bus: Bus, names: str | Iterable[str], timeout: float | None =
 
     if not isinstance(bus, Bus):
         raise arguments.wrong_type("bus", bus, "a Bus")
-    for pause_s in _wait_for.looks(bus, names, timeout):
+    for pause_s in _wait_for.looks(bus, names, timeout, readers):
         await sleep(pause_s)
 
 

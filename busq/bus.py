@@ -8,7 +8,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from busq._native import _core as core
 from busq._port import arguments
@@ -187,13 +187,20 @@ class Bus:
     >>> busq.Bus.unlink("doc-bus")
     """
 
-    def __init__(self, owner: core.Bus, name: str, directory: str) -> None:
-        if not isinstance(owner, core.Bus):
-            raise arguments.wrong_type("owner", owner, "one of the core; make a bus with Bus.create or Bus.open")
-        self._handle: core.Bus | None = owner
-        self._name = name
-        self._directory = os.path.abspath(directory)
-        self._order: str = owner.facts()["order"]
+    _handle: core.Bus | None
+    _name: str
+    _directory: str
+    _order: str
+
+    def __init__(self, *_: NoReturn, **__: NoReturn) -> None:
+        raise TypeError("a Bus is made, or opened, under its name: call `Bus.create` or, where it is there, `Bus.open`")
+
+    @classmethod
+    def _of(cls, handle: core.Bus, name: str, directory: str) -> Bus:
+        bus = cls.__new__(cls)
+        bus._handle, bus._name, bus._directory = handle, name, os.path.abspath(directory)
+        bus._order = handle.facts()["order"]
+        return bus
 
     @classmethod
     def create(
@@ -262,7 +269,7 @@ class Bus:
         directory = default_directory()
         while True:
             try:
-                return cls(core.create(os.fsencode(directory), encoded, *settings), name, directory)
+                return cls._of(core.create(os.fsencode(directory), encoded, *settings), name, directory)
             except FileExistsError:
                 if not exist_ok:
                     raise
@@ -296,7 +303,7 @@ class Bus:
     @classmethod
     def _open(cls, name: str, directory: str) -> Bus:
         encoded = arguments.encode_bus_name(name)
-        return cls(core.open(os.fsencode(directory), encoded), name, directory)
+        return cls._of(core.open(os.fsencode(directory), encoded), name, directory)
 
     def _check_is_as_asked(self, asked: dict[str, Any]) -> None:
         """Raise ValueError if this bus, which existed, is another than the one that was asked for."""
@@ -447,16 +454,17 @@ class Bus:
 
         return groups_of(self)
 
-    def wait_for(self, names: str | Iterable[str], timeout: float | None = None) -> None:
+    def wait_for(self, names: str | Iterable[str], timeout: float | None = None, *, readers: int | None = None) -> None:
         """Wait until peers have joined: return when all of them are there, and alive, at the same time.
 
         Parameters: `names`, the name of a peer, or an iterable of names; none at all are there at once; `timeout`, how
-        many seconds to wait: None waits for ever, 0 looks once.
+        many seconds to wait: None waits for ever, 0 looks once; `readers`, how many processes have to read each of
+        these queues (`Bus.join(..., shared=True)`), None for any number.
 
         Errors: Empty, which names those that are missing, if they are not all there before the timeout; PeerDead if one
         that was seen here has left or died while others were waited for, and none has joined under its name since:
         what a peer of that name left behind before the call does not matter; ShutDown if the bus was shut down, or this
-        handle closed; ValueError, TypeError.
+        handle closed; ValueError, also for more readers than 1 of a queue that is not shared; TypeError.
 
         Cost: a peer that joins wakes no process; this looks every millisecond at first, and after a while 50 times a
         second, with a system call for each peer that is there.
@@ -470,10 +478,20 @@ class Bus:
         ...         print(error)
         not there before the timeout: 'bob'
         >>> busq.Bus.unlink("doc-wait-for")
+
+        >>> with busq.Bus.create("doc-wait-for-readers") as bus:
+        ...     one, two = bus.join("jobs", shared=True), bus.join("jobs", shared=True)
+        ...     bus.wait_for("jobs", readers=2)
+        ...     try:
+        ...         bus.wait_for("jobs", timeout=0, readers=3)
+        ...     except busq.Empty as error:
+        ...         print(error)
+        not there before the timeout: 'jobs' (2 of 3 readers)
+        >>> busq.Bus.unlink("doc-wait-for-readers")
         """
         from busq._port.wait_for import wait_for  # here, since most programs never need it
 
-        wait_for(self, names, timeout)
+        wait_for(self, names, timeout, readers)
 
     def stats(self) -> dict[str, Any]:
         """Return sizes and counters of the bus and, under "peers", of every peer that is still remembered.

@@ -42,7 +42,7 @@ class BusqError(Exception):
     >>> busq.Bus.unlink("doc-error")
     """
 
-    sent: int  # how many messages the call had sent that this error ended; errors of other calls lack it
+    sent: int  # how many messages the call had sent that this error ended; errors of other calls lack it, but for Full
 
 
 class Empty(BusqError, queue.Empty):
@@ -79,7 +79,9 @@ class Diverged(BusqError):
 
 
 class Full(BusqError, queue.Full):
-    """A receiver's queue, or the memory for messages, stayed full until the timeout.
+    """A receiver's queue, or the memory for messages, stayed full until the timeout; its text says which.
+
+    Its attribute sent is how many messages the call had sent.
 
     Also at once, whatever the timeout, where the full queue is the sender's own, and no other thread receives from it.
 
@@ -88,11 +90,17 @@ class Full(BusqError, queue.Full):
     ...     alice.send("alice", b"1")
     ...     try:
     ...         alice.send("alice", b"2", timeout=0)
-    ...     except busq.Full:
-    ...         print("full")
-    full
+    ...     except busq.Full as error:
+    ...         print(str(error).partition(":")[0])
+    ...         error.sent
+    the queue of "alice" on bus "doc-full" stayed full until the timeout
+    0
     >>> busq.Bus.unlink("doc-full")
     """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.sent = 0  # of any call, also one that could have sent nothing
 
 
 class Unfinished(Full):

@@ -194,8 +194,6 @@ class OrderedPeer(Peer):
         while True:
             left_ns = deadline.left_ns()
             result = lib.busq_live_send(self._handle, numbers, len(numbers), payload, len(payload), left_ns, ticket)
-            if result == lib.BUSQ_FULL:
-                raise errors.Full("a receiver has not taken what was sent to it before, or too much waits here")
             if result == lib.BUSQ_OK:
                 break
             if result != lib.BUSQ_INTERRUPTED:

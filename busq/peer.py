@@ -11,7 +11,7 @@ import abc
 import collections.abc
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 from busq._native import _core as core
 
@@ -85,7 +85,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
 
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __init__(self, *_: NoReturn, **__: NoReturn) -> None:
         raise TypeError("a Message is made by receiving: call `recv`, `recv_many` or `for message in peer`")
 
     @property
@@ -277,7 +277,7 @@ class Draft(abc.ABC):  # noqa: B024  (as for Message)
 
     __slots__ = ()
 
-    def __init__(self) -> None:
+    def __init__(self, *_: NoReturn, **__: NoReturn) -> None:
         raise TypeError("a Draft is made by reserving memory for a message: call `reserve`")
 
     @property
@@ -356,7 +356,7 @@ class Peer:
     _name: str
     _bus: Bus
 
-    def __init__(self) -> None:
+    def __init__(self, *_: NoReturn, **__: NoReturn) -> None:
         raise TypeError("a Peer is made by joining a bus: call `Bus.join`")
 
     @property

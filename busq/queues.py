@@ -84,7 +84,13 @@ def _loads(message: Message) -> Any:
 
 def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str, maxsize: int) -> Any:
     queue = kind.__new__(kind)
-    queue._settle(find_home(key, is_default=is_default), name, maxsize, is_private=False)
+    try:
+        home = find_home(key, is_default=is_default)
+    except (OSError, errors.BusqError) as error:
+        # Not as it is: a process that reads tasks from a pipe takes an OSError for the pipe's end, and leaves quietly.
+        text = f"the queue {name!r} can't be used here, for its bus can't be opened: {error}"
+        raise pickle.UnpicklingError(text) from error
+    queue._settle(home, name, maxsize, is_private=False)
     return queue
 
 

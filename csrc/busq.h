@@ -423,6 +423,8 @@ int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp);
 int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp);
 /* Has a live process that name?  BUSQ_PEER_DEAD: one had. */
 int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes);
+/* As busq_bus_is_there; *countp is how many processes read the queue of that name: 1, unless it is shared. */
+int busq_bus_readers(busq_bus *bus, const char *name, size_t name_bytes, uint32_t *countp, uint32_t *is_sharedp);
 /* The end of the queue, as it is now; and whether everything before such an end was taken. */
 uint64_t busq_peer_tail(const busq_peer *replies);
 int busq_peer_has_received(busq_peer *replies, uint64_t position);

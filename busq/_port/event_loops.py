@@ -53,6 +53,12 @@ class _SpinBudget:
             self._in_vain += 1
 
 
+class _Senders(deque[Any]):
+    """Tasks that wait for room at the same receivers, and why the first of them has not sent."""
+
+    why = ""
+
+
 class WaitQueues:
     """The queues of one peer; the event loops differ in how a task sleeps and how a descriptor is watched."""
 
@@ -63,7 +69,7 @@ class WaitQueues:
         self._receive_spin, self._send_spin = _SpinBudget(spin_s), _SpinBudget(spin_s)
         self.running: Any = None  # the event loop, if it is one of asyncio
         self.receivers: deque[Any] = deque()
-        self.senders: dict[Any, deque[Any]] = {}
+        self.senders: dict[Any, _Senders] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
 
     # ---- what the event loops differ in ----
@@ -155,7 +161,7 @@ class WaitQueues:
             if send(False):
                 return
             if deadline.left_ns() == 0:
-                raise Full("a receiver's queue, or the memory for messages, is full")
+                core.check(core.FULL)
         try:
             if is_first:
                 with self._in_queue(key, is_first):
@@ -170,18 +176,21 @@ class WaitQueues:
                 queue[0].wake()
 
     async def send_turn(self, key: Any, deadline: Deadline, is_first: bool) -> None:
-        """Wait until it is worth trying to send to these receivers again; raises Full at the deadline."""
+        """Wait until it is worth trying to send to these receivers again; raises Full at the deadline.
+
+        The first in its queue has just tried in vain: why, the core still knows, and all behind it wait for the same.
+        """
         with self._in_queue(key, is_first) as waiter:
             began = time.monotonic()
-            text = "a receiver's queue, or the memory for messages, stayed full until the timeout"
-            await self._wait(waiter, deadline, Full(text))
+            await self._wait(waiter, deadline, Full(self.senders[key].why))
             self._send_spin.learn(self.resumed - began)
 
     @contextlib.contextmanager
     def _in_queue(self, key: Any, is_first: bool) -> Iterator[Any]:
         waiter = self._new_waiter()
-        queue = self.senders.setdefault(key, deque())
+        queue = self.senders.setdefault(key, _Senders())
         if is_first:
+            queue.why = core.error_text()
             queue.appendleft(waiter)
         else:
             queue.append(waiter)

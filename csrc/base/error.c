@@ -9,6 +9,42 @@
 static _Thread_local char error_text[1024];
 static _Thread_local int error_number;
 
+/* A sender that polls a full queue needs no words: they are made of this, where it is the latest failure. */
+static _Thread_local struct {
+  bool is_latest;
+  bool is_memory;
+  char bus[256];
+  char queue[256];
+} full;
+
+static void name_note(char *to, size_t room, const char *name, size_t bytes)
+{
+  if (bytes >= room)
+    bytes = room - 1;
+  memcpy(to, name, bytes);
+  to[bytes] = '\0';
+}
+
+int busq_error_full(const char *bus, const char *queue, size_t queue_bytes)
+{
+  full.is_latest = true;
+  full.is_memory = !queue;
+  error_number = 0;
+  name_note(full.bus, sizeof full.bus, bus, strlen(bus));
+  if (queue)
+    name_note(full.queue, sizeof full.queue, queue, queue_bytes);
+  return BUSQ_FULL;
+}
+
+static void full_write(void)
+{
+  full.is_latest = false;
+  if (full.is_memory)
+    snprintf(error_text, sizeof error_text, "the memory for messages of bus \"%s\" stayed full until the timeout: it is given back when receivers let go of messages; create the bus with a larger arena", full.bus);
+  else
+    snprintf(error_text, sizeof error_text, "the queue of \"%s\" on bus \"%s\" stayed full until the timeout: there is room when something is received from it", full.queue, full.bus);
+}
+
 int busq_error(int code, const char *format, ...)
 {
   va_list arguments;
@@ -16,6 +52,7 @@ int busq_error(int code, const char *format, ...)
   vsnprintf(error_text, sizeof error_text, format, arguments);
   va_end(arguments);
   error_number = 0;
+  full.is_latest = false;
   return code;
 }
 
@@ -62,11 +99,14 @@ int busq_error_system(const char *format, ...)
   if ((size_t)used < sizeof error_text)
     snprintf(error_text + used, sizeof error_text - (size_t)used, ": %s", reason_of(number, reason, sizeof reason));
   error_number = number;
+  full.is_latest = false;
   return error_from_errno(number);
 }
 
 const char *busq_error_text(void)
 {
+  if (full.is_latest)
+    full_write();
   return error_text;
 }
 

@@ -433,7 +433,7 @@ bool busq_engine_has_room(const busq_live *live, const uint32_t *destinations, u
   const uint32_t n_messages = live->order->traits & BUSQ_ORDER_POINT_TO_POINT ? n_destinations : 1;
   if (live->early_first || live->n_undone + n_messages > live->waiting_max)
     return false;
-  if (!busq_link_may_send(live, destinations, n_destinations))
+  if (busq_link_full(live, destinations, n_destinations) != live->n)
     return false;
   /* Nor may packets pile up here for a member that does not take them from its mailbox, destination or not. */
   return live->n_outboxes == 0 || live->n_pending < live->capacity;

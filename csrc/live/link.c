@@ -260,15 +260,15 @@ static bool has_place(const busq_live *live, uint32_t to)
   return live->links[to].held < live->capacity && live->links[to].held_bytes < live->credit_bytes;
 }
 
-bool busq_link_may_send(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+uint32_t busq_link_full(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
 {
   for (uint32_t i = 0; i < n_destinations; i++)
     if (!has_credit(live, destinations[i]))
-      return false;
+      return destinations[i];
   for (uint32_t to = 0; to < n_holders(live); to++)
     if (!has_place(live, to))
-      return false;
-  return true;
+      return to;
+  return live->n;
 }
 
 void busq_link_owe(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, uint64_t bytes)

@@ -37,7 +37,9 @@ void busq_link_pass_wake(busq_live *live);
 /* Wakes the threads that wait on the condition, and the one that waits in the mailbox instead. */
 void busq_link_announce(busq_live *live, pthread_cond_t *condition);
 
-bool busq_link_may_send(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations);
+/* The first of the members that has not taken what was sent to it before, and holds up a message to those destinations;
+ * live->n: none. */
+uint32_t busq_link_full(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations);
 void busq_link_owe(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, uint64_t bytes);
 /* The application has taken, or will never get, a copy of that origin's. */
 void busq_link_take(busq_live *live, uint32_t origin, uint64_t bytes);

@@ -298,6 +298,16 @@ static int check_send(busq_live *live, const uint32_t *destinations, uint32_t n_
   return result ? result : busq_group_check_send(live);
 }
 
+/* There was no room in time: a member takes nothing, or the order itself is busy. */
+static int full(const busq_live *live, const uint32_t *destinations, uint32_t n_destinations)
+{
+  const uint32_t who = busq_link_full(live, destinations, n_destinations);
+  if (who != live->n)
+    return busq_error_full(live->bus->name, live->members[who].name, live->members[who].name_bytes);
+  return busq_error(BUSQ_FULL, "order %s on bus \"%s\" was busy until the timeout with what was sent here before: there is room when its packets are taken", live->order->name,
+                    live->bus->name);
+}
+
 /* Waits for room, and after a moment in vain asks for it. */
 static int wait_for_room(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, int64_t timeout_ns)
 {
@@ -312,7 +322,7 @@ static int wait_for_room(busq_live *live, const uint32_t *destinations, uint32_t
     if (!result)
       result = check_send(live, destinations, n_destinations);
   }
-  return result;
+  return result == BUSQ_FULL ? full(live, destinations, n_destinations) : result;
 }
 
 static int send_locked(busq_live *live, const uint32_t *destinations, uint32_t n_destinations, const void *data,

@@ -122,7 +122,7 @@ static PySendResult try_send(Awaiting *self, PyObject **resultp)
     return PYGEN_RETURN;
   }
   if (result == BUSQ_FULL && self->timeout_ns == 0)
-    error_raise_full(owner->state);
+    error_raise(owner->state, result);
   if (result == RAISED || PyErr_Occurred())
     return PYGEN_ERROR;
   return send_inner(self, "_send", self->values[0], self->values[1], self->values[2]);

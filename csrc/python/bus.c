@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/argument.h"
+#include <string.h>
 /*
  * A bus: its file, and what is known of its peers.
  *
@@ -103,11 +104,21 @@ static PyObject *check(PyObject *module, PyObject *result)
   return code == BUSQ_OK ? new_ref(Py_None) : error_raise(PyModule_GetState(module), (int)code);
 }
 
+/* error_text(): why the last call of the core in this thread was in vain. */
+static PyObject *error_text(PyObject *module, PyObject *unused)
+{
+  const char *text = busq_error_text();
+  (void)module;
+  (void)unused;
+  return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 PyMethodDef bus_functions[] = {{"create", VARARGS(create), NULL},
                                {"open", VARARGS(open_bus), NULL},
                                {"unlink", VARARGS(unlink_bus), NULL},
                                {"leave_all", NOARGS(leave_all), NULL},
                                {"check", ONE_ARG(check), NULL},
+                               {"error_text", NOARGS(error_text), NULL},
                                {NULL, NULL, 0, NULL}};
 
 /* ---- facts ---- */
@@ -206,14 +217,16 @@ static PyObject *bus_count(Bus *self, PyObject *number)
                            : error_raise(self->state, result);
 }
 
-/* is_there(name): a result of the core. */
-static PyObject *bus_is_there(Bus *self, PyObject *args)
+/* readers(name): a result of the core; how many live processes read its queue, and whether they share it. */
+static PyObject *bus_readers(Bus *self, PyObject *args)
 {
   const char *name;
   Py_ssize_t bytes;
+  uint32_t count = 0, is_shared = 0;
   if (!PyArg_ParseTuple(args, "y#", &name, &bytes))
     return NULL;
-  return PyLong_FromLong(busq_bus_is_there(self->bus, name, (size_t)bytes));
+  const int result = busq_bus_readers(self->bus, name, (size_t)bytes, &count, &is_shared);
+  return Py_BuildValue("(iIN)", result, count, PyBool_FromLong(is_shared != 0));
 }
 
 static PyObject *bus_is_shut_down(Bus *self, PyObject *unused)
@@ -338,7 +351,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peer", ONE_ARG(bus_peer), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
-                                    {"is_there", VARARGS(bus_is_there), NULL},
+                                    {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
                                     {"generation", NOARGS(bus_generation), NULL},
                                     {"view", VARARGS(bus_view), NULL},

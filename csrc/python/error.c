@@ -28,7 +28,7 @@ typedef struct {
 } error_kind;
 
 static const error_kind kinds[] = {
-    {BUSQ_FULL, 0, "Full", "a receiver's queue, or the memory for messages, stayed full until the timeout"},
+    {BUSQ_FULL, 0, "Full", NULL},
     {BUSQ_OWN_FULL, 0, "Full", NULL},
     {BUSQ_CLOSED, 0, "ShutDown", "this peer was closed"},
     {BUSQ_FORKED, 0, "ForkedHandle",
@@ -95,11 +95,6 @@ PyObject *error_raise(busq_state *state, int result)
   Py_XDECREF(said);
   Py_XDECREF(class);
   return NULL;
-}
-
-void error_raise_full(busq_state *state)
-{
-  PyErr_SetString(state->full_error, "a receiver's queue, or the memory for messages, is full");
 }
 
 PyObject *error_wrong_type(const char *argument, PyObject *value, const char *expected)

@@ -20,8 +20,6 @@ enum {
 
 /* Raises what a result stands for; always NULL. */
 PyObject *error_raise(busq_state *state, int result);
-/* Raises busq.Full for a call without time; a call that waited gets its text from error_raise. */
-void error_raise_full(busq_state *state);
 /* Gives the exception that is set the number of messages that were sent before it, unless its class takes no attributes. */
 void error_set_sent(Py_ssize_t sent);
 /* Raises TypeError for an argument of a type that it can't have; always NULL. */

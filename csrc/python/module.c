@@ -64,9 +64,8 @@ static int add_errors(busq_state *state)
   if (!state->errors)
     return -1;
   state->empty_error = PyObject_GetAttrString(state->errors, "Empty");
-  state->full_error = PyObject_GetAttrString(state->errors, "Full");
   state->shut_down_error = PyObject_GetAttrString(state->errors, "ShutDown");
-  return state->empty_error && state->full_error && state->shut_down_error ? 0 : -1;
+  return state->empty_error && state->shut_down_error ? 0 : -1;
 }
 
 static int module_exec(PyObject *module)

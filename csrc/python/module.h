@@ -45,7 +45,7 @@ typedef enum {
 } argument_name;
 
 enum {
-  BUSQ_STATE_OBJECTS = 20 + N_KINDS + N_ARGUMENTS
+  BUSQ_STATE_OBJECTS = 19 + N_KINDS + N_ARGUMENTS
 };
 
 typedef struct {
@@ -55,7 +55,7 @@ typedef struct {
       PyObject *peer_owner_type, *port_type, *message_type, *draft_type, *handle_type, *node_type, *bus_type;
       PyObject *note_type, *request_type, *pin_type, *shown_type, *async_port_type, *awaiting_type;
       PyObject *errors;       /* busq.errors */
-      PyObject *empty_error, *full_error, *shut_down_error;
+      PyObject *empty_error, *shut_down_error;
       PyObject *helpers;      /* busq._port.helpers, once it was needed */
       PyObject *handle_class, *node_class; /* of busq.nodes, once a peer has met the first node */
       PyObject *kinds[N_KINDS];

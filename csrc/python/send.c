@@ -406,12 +406,8 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
     const int result = send_now(self, values[0], values[1]);
     if (result == BUSQ_OK)
       Py_RETURN_NONE;
-    if (result == RAISED)
+    if (result == RAISED || (result == BUSQ_FULL && timeout_ns == 0))
       return send_done(self, result, 0);
-    if (result == BUSQ_FULL && timeout_ns == 0) {
-      error_raise_full(self->state);
-      return send_done(self, RAISED, 0);
-    }
   }
   uint32_t sent = 0;
   const int64_t deadline_ns = deadline_of(timeout_ns);

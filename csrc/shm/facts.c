@@ -197,10 +197,11 @@ int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint6
   }
   if (was_here)
     return busq_error(BUSQ_PEER_DEAD, "peer \"%.*s\" has left bus \"%s\" or died", (int)name_bytes, name, bus->name);
-  return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has joined bus \"%s\"", (int)name_bytes, name, bus->name);
+  return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has joined bus \"%s\" so far: where it is about to, wait for it (Bus.wait_for)",
+                    (int)name_bytes, name, bus->name);
 }
 
-int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
+int busq_bus_readers(busq_bus *bus, const char *name, size_t name_bytes, uint32_t *countp, uint32_t *is_sharedp)
 {
   bool was_here = false;
   const int result = busq_name_check(name, name_bytes);
@@ -211,10 +212,19 @@ int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
     was_here = true;
-    if ((life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE && busq_life_is_held(bus, slot))
-      return BUSQ_OK;
+    if ((life & BUSQ_LIFE_MASK) != BUSQ_LIFE_LIVE || !busq_life_is_held(bus, slot))
+      continue;
+    *is_sharedp = (life & BUSQ_LIFE_SHARED) != 0;
+    *countp = *is_sharedp ? busq_share_readers(bus, slot) : 1;
+    return BUSQ_OK;
   }
   return was_here ? BUSQ_PEER_DEAD : BUSQ_UNKNOWN_PEER;
+}
+
+int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
+{
+  uint32_t count, is_shared;
+  return busq_bus_readers(bus, name, name_bytes, &count, &is_shared);
 }
 
 /* ---- groups ---- */

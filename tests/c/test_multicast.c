@@ -127,7 +127,15 @@ static void test_a_full_receiver_and_nobody_gets_the_message(void)
   for (int i = 0; i < 4; i++)
     said(a, "c", "x");
   CHECK_EQUAL(say(a, "b c", "y"), BUSQ_FULL);
+  CHECK_EQUAL(strncmp(busq_error_text(), "the queue of \"c\" on bus", 23), 0);
   CHECK_EQUAL(say(a, "c", "y"), BUSQ_FULL);
+  busq_message draft[2];
+  CHECK_EQUAL(busq_peer_reserve(a, 65536, 0, 0, &draft[0]), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_reserve(a, 65536, 0, 0, &draft[1]), BUSQ_FULL);
+  CHECK_EQUAL(strncmp(busq_error_text(), "the memory for messages of bus", 30), 0);
+  CHECK_EQUAL(say(a, "c", "y"), BUSQ_FULL);
+  CHECK_EQUAL(strncmp(busq_error_text(), "the queue of \"c\" on bus", 23), 0);
+  busq_peer_discard(a, &draft[0]);
   uint64_t target;
   CHECK_EQUAL(look_up(a, "c", &target), 1);
   CHECK_EQUAL(busq_peer_failed_target(a), target);

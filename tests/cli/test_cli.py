@@ -515,7 +515,7 @@ def test_send_reaches_all_receivers_at_once(orders: busq.Bus) -> None:
         (["bob", "bob"], 2, 'busq: receiver "bob" is given twice'),
         (["bob", "--name", "bob"], 1, 'busq: a live process has joined bus "orders" as "bob"'),
         (["bob", "--name", "a/b"], 2, 'busq: a peer\'s name with "/"'),
-        (["full", "--timeout", "0"], 1, "busq: a receiver's queue, or the memory for messages, stayed full"),
+        (["full", "--timeout", "0"], 1, 'busq: the queue of "full" on bus "orders" stayed full'),
     ],
 )
 def test_a_message_that_cannot_be_sent(orders: busq.Bus, arguments: Sequence[str], code: int, line: str) -> None:

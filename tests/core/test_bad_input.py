@@ -322,12 +322,16 @@ def test_a_message_that_is_no_pair_is_told_with_its_place(table: Table, wrong: l
 
 
 def test_what_only_the_library_makes_says_where_to_get_it() -> None:
-    with pytest.raises(TypeError, match=r"a Peer is made by joining a bus: call `Bus.join`"):
-        busq.Peer()
-    with pytest.raises(TypeError, match=r"owner has type int: .* Bus.create or Bus.open"):
-        busq.Bus(5, "x", "y")
-    with pytest.raises(TypeError, match="a Message is made by receiving: call `recv`"):
-        busq.Message()
+    made: dict[Any, str] = {
+        busq.Bus: r"`Bus.create` or, .* `Bus.open`",
+        busq.Peer: "a Peer is made by joining a bus: call `Bus.join`",
+        busq.Message: "a Message is made by receiving: call `recv`",
+        busq.Draft: "a Draft is made by reserving memory for a message: call `reserve`",
+    }
+    for kind, text in made.items():
+        for values, named in [((), {}), (("x",), {}), ((5, "x", "y"), {}), ((), {"name": "x"})]:
+            with pytest.raises(TypeError, match=text):
+                kind(*values, **named)
 
 
 # ---- time and numbers ----

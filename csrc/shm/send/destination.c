@@ -50,8 +50,13 @@ int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_
 
 int busq_destination_gone(busq_peer *peer, uint32_t slot)
 {
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  size_t bytes;
   peer->sender.failed_target = (uint64_t)peer->sender.known[slot].incarnation << 16 | slot;
-  return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
+  if (busq_peer_slot_name(peer, slot, peer->sender.known[slot].incarnation, name, &bytes) != BUSQ_OK)
+    return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
+  return busq_error(BUSQ_PEER_DEAD, "\"%.*s\" has left bus \"%s\" or died; nobody got the message", (int)bytes, name,
+                    peer->bus->name);
 }
 
 int busq_destination_ask(busq_peer *peer, uint32_t slot)

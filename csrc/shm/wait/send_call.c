@@ -59,6 +59,16 @@ static void record_timeout(busq_peer *peer, send_times *times)
 
 /* ---- one attempt ---- */
 
+/* Under the latch: which of its receivers has no room is another send's affair afterwards. */
+__attribute__((noinline)) static void full_note(const busq_peer *peer)
+{
+  const uint64_t target = peer->sender.failed_target;
+  const uint32_t slot = busq_target_slot(target);
+  const bool is_memory = target == BUSQ_NO_TARGET || slot >= peer->bus->geometry.peers;
+  const busq_slot *queue = is_memory ? NULL : &peer->bus->slots[slot];
+  (void)busq_error_full(peer->bus->name, queue ? queue->name : NULL, queue ? busq_load_relaxed(&queue->name_bytes) : 0);
+}
+
 /* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be
  * sent. */
 BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const busq_send_job *job, const uint64_t *targets, uint32_t n_targets,
@@ -76,6 +86,8 @@ BUSQ_ALWAYS_INLINE int send_once(busq_peer *peer, const busq_send_job *job, cons
     if (BUSQ_UNLIKELY(full) && result != BUSQ_OK)
       busq_trace_ring_undrop(full, BUSQ_TRACE_SENDING); /* and may be tried again */
     peer->tracer.begun = peer->tracer.blocked = 0;
+    if (BUSQ_UNLIKELY(result == BUSQ_FULL))
+      full_note(peer);
     if (failed_targetp)
       *failed_targetp = peer->sender.failed_target;
   }
@@ -343,6 +355,8 @@ static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets
   busq_biased_latch_acquire(&peer->sender.latch);
   const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED
                                                          : busq_draft_reserve(peer, size_bytes, n_targets, draft);
+  if (result == BUSQ_FULL)
+    full_note(peer);
   busq_biased_latch_release(&peer->sender.latch);
   return result;
 }

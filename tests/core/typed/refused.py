@@ -105,6 +105,7 @@ peer.name = "bob"  # refused
 peer.bus = bus  # refused
 peer.bus.join(5)  # refused
 busq.Peer(bus, "carol")  # refused
+busq.Bus("carol")  # refused
 bus.join("carol", True)  # refused
 bus.join("jobs", shared="yes")  # refused
 busq.Bus.create(5)  # refused
