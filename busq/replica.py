@@ -25,7 +25,7 @@ A class derived from `Replica` defines the object, and marks the methods that ar
 """
 
 from busq._state.replica_base import Batch, Replica, command
+from busq._state.replica_locks import Barrier, Election, Lock
 from busq._state.replica_values import Counter, Dict
-from busq._state.replica_waits import Barrier, Election, Lock
 
 __all__ = ["Barrier", "Batch", "Counter", "Dict", "Election", "Lock", "Replica", "command"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, option, os_error, print_json, split
+from busq.trace.format_names import FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from busq.trace import Finding, Source
 
 ENGINES = ("auto", "c", "spark")
-FORMATS = ("busq", "epfl", "shiviz", "otlp", "ndjson", "csv")
 UNREADABLE = "unreadable"
 # The logs contradict themselves, or are damaged: these make the exit code 1, strict or not.
 WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "resent", "truncated"})

@@ -22,7 +22,8 @@ from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 
 if TYPE_CHECKING:
-    from busq.trace.locate import FORMATS, Found, find
+    from busq.trace.format_names import FORMATS
+    from busq.trace.locate import Found, find
     from busq.trace.reader import read
     from busq.trace.recorder import Recorder, Recording, record
     from busq.trace.run import Run, Source
@@ -51,7 +52,7 @@ __all__ = [
 ]
 
 _PLACES = {
-    "FORMATS": "locate",
+    "FORMATS": "format_names",
     "Found": "locate",
     "find": "locate",
     "read": "reader",

@@ -8,22 +8,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from busq._util import arguments
-from busq.trace import csv_log, epfl, ndjson, otlp, parquet, shiviz
 from busq.trace.errors import TraceError
+from busq.trace.formats import TABLE
 from busq.trace.locate import find
 from busq.trace.run import Run, Source
 from busq.trace.text import printable
 
 __all__ = ["read"]
-
-_READERS = {
-    "busq": parquet.read,
-    "epfl": epfl.read,
-    "shiviz": shiviz.read,
-    "otlp": otlp.read,
-    "ndjson": ndjson.read,
-    "csv": csv_log.read,
-}
 
 
 def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | None = None) -> Run:
@@ -48,7 +39,7 @@ def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | No
             names = ", ".join(s.name for s in located.sources[:5]) + (", ..." if len(located.sources) > 5 else "")
             raise TraceError(f"{os.fspath(source)}: expected one run, found {len(located.sources)}: {names}")
         source = located.sources[0]
-    return _readable(_READERS[source.format](source, wanted))
+    return _readable(TABLE[source.format].read(source, wanted))
 
 
 def _readable(run: Run) -> Run:

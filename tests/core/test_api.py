@@ -63,7 +63,7 @@ def test_errors_are_also_what_the_standard_library_calls_them(error: type, bases
 
 def test_the_examples_in_the_docstrings_run() -> None:
     names = "_port.objects _state.exchange _state.plain_codec _state.replica_base _state.replica_values"
-    names += " _state.replica_waits _state.transfer _util.humanize aio bus codec errors groups nodes ordered"
+    names += " _state.replica_locks _state.transfer _util.humanize aio bus codec errors groups nodes ordered"
     names += " orders peer queues replica"
     for name in names.split():
         result = doctest.testmod(importlib.import_module(f"busq.{name}"))

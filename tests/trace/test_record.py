@@ -134,15 +134,15 @@ def test_waits_for_messages_and_for_room_are_told_and_who_gives_up_says_so(
     make_bus: Callable[..., busq.Bus], trace: Path
 ) -> None:
     bus = make_bus(capacity=1)
-    with Recorder(bus, trace), bus.join("ann") as ann:
+    with Recorder(bus, trace), bus.join("ann") as ann, bus.join("bob") as bob:
         with pytest.raises(busq.Empty):
             ann.recv(timeout=0.05)
-        ann.send("ann", b"1")
+        ann.send("bob", b"1")
         with pytest.raises(busq.Full):
-            ann.send("ann", b"2", timeout=0.05)
-        ann.recv()
-        ann.send("ann", b"3")
-        ann.recv()
+            ann.send("bob", b"2", timeout=0.05)
+        bob.recv()
+        ann.send("bob", b"3")
+        bob.recv()
     found = logs(trace)
     check_sound(found)
     for_message, for_room = of_kind(found["ann"], Kind.BLOCK)

@@ -239,7 +239,7 @@ enum {
 };
 
 #define BUSQ_PHASE_MASK UINT64_C(3)
-#define BUSQ_ATTEMPT_MAX 255u
+#define BUSQ_ATTEMPT_MAX 255u /* how often a message can be put off; its 8 bits in the tag are the bound */
 #define BUSQ_TAG_NEXT_ATTEMPT UINT64_C(4)
 
 static inline uint64_t busq_record_tag(uint64_t sequence, uint32_t attempt)

@@ -52,7 +52,7 @@
  * gone.  Up to then a peer that lags behind finds here how to judge what stands in its queue before the notice.
  *
  * node_table.h is what its files share: node_end.c makes and ends nodes, node_receive.c judges and installs what comes,
- * and node_tend.c looks after what others have let go or left behind.  Sending to them, and handing handles on, is in
+ * and node_gone.c looks after what others have let go or left behind.  Sending to them, and handing handles on, is in
  * letter/letter.c.
  *
  * Not given: nodes and handles of a queue with several readers; that a handle's sender learns whether it arrived alive.

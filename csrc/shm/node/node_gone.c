@@ -2,7 +2,7 @@
 #include "shm/burial/grave.h"
 #include "shm/node/node_table.h"
 
-/* ---- looking after nodes and handles ---- */
+/* ---- what the gone have left: their nodes, and the handles that they held ---- */
 
 static bool may_be_granting(const busq_bus *bus, busq_node_name name)
 {
@@ -14,7 +14,7 @@ static bool may_be_granting(const busq_bus *bus, busq_node_name name)
   return false;
 }
 
-/* Is what stands in the word true: is the handle, perhaps, on its way to the peer?  See node.h. */
+/* True once no message with the handle can be on its way to this peer any more.  See node.h. */
 static bool grant_is_over(busq_peer *peer, busq_node_name name, uint32_t slot, uint64_t word)
 {
   const busq_bus *bus = peer->bus;
@@ -29,8 +29,9 @@ static bool grant_is_over(busq_peer *peer, busq_node_name name, uint32_t slot, u
   return busq_load_acquire(&ring.queue->head) >= known->tail;
 }
 
-/* False where by this word no peer has the handle, or may get it. */
-static bool holder_look(busq_peer *peer, busq_node *node, busq_node_name name, uint32_t slot)
+/* Corrects the word of one holder; false where that holder neither has the handle nor may get it.  Where the swap fails,
+ * the word has just been changed: it counts as held, and the next call looks again. */
+static bool holder_settle(busq_peer *peer, busq_node *node, busq_node_name name, uint32_t slot)
 {
   const uint64_t word = busq_load_acquire(&node->holder[slot]);
   uint64_t state = word & BUSQ_NODE_WORD_STATE;
@@ -79,7 +80,7 @@ static int owned_tend(busq_peer *peer, uint32_t index)
   const uint64_t holds = busq_load_acquire(&node->holds);
   busq_fence_full();
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
-    is_held_by_any |= holder_look(peer, node, name, slot);
+    is_held_by_any |= holder_settle(peer, node, name, slot);
   if (is_held_by_any || holds <= busq_load_relaxed(&node->told) || holds == peer->nodes->telling[index])
     return BUSQ_OK;
   const int result = release_tell(peer, name, holds);
