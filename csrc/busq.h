@@ -541,6 +541,8 @@ int busq_recorder_open(busq_bus *bus, uint32_t ring_records, busq_recorder **rec
 /* A process that an earlier recorder knew: its index is the number of calls before; its next position and message
  * number.  Before the first drain. */
 int busq_recorder_know(busq_recorder *recorder, const char *name, size_t name_bytes, int64_t position, int64_t number);
+/* One of those read a shared queue, from that slot; `queue` is the process of the queue's name. */
+int busq_recorder_know_reader(busq_recorder *recorder, uint32_t process, uint32_t queue, uint32_t slot);
 /* Behind those calls: the files of the recorder that was killed are gone on with. */
 int busq_recorder_resume(busq_recorder *recorder);
 /* Takes what is there out of the rings. */
@@ -553,6 +555,9 @@ void busq_recorder_take(busq_recorder *recorder, uint32_t process, busq_trace_co
 void busq_recorder_mark(busq_recorder *recorder);
 void busq_recorder_saved(busq_recorder *recorder);
 int busq_recorder_name(busq_recorder *recorder, uint32_t process, char *name, size_t *name_bytesp);
+/* The process of the queue's name, which is its first reader, and the slot, of a process that reads a shared queue;
+ * BUSQ_EMPTY: it does not. */
+int busq_recorder_reader(busq_recorder *recorder, uint32_t process, uint32_t *queuep, uint32_t *slotp);
 /* A group in one of its lives: its name, without "@", its entry, and the number below its views, which sets lives of an
  * entry apart; BUSQ_EMPTY: there are not so many. */
 int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep);

@@ -9,7 +9,7 @@ of another version, cannot be used at all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
 from busq.trace.parquet_head import Head, head_of, runs_of, with_file
+from busq.trace.readers import queues_of, resolved
 from busq.trace.run import Run, Source
 from busq.trace.schema import NAMED, OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
 from busq.trace.tables import UNKNOWN_KIND, cast
@@ -75,6 +76,7 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
     """Read a run whose columns are those of the schema."""
     findings = list(source.findings)
     names: tuple[str, ...] = ()
+    readers: dict[int, Sequence[int]] = {}
     order = ""
     segments: list[_Segment] = []
     remarks: list[_Remark] = []
@@ -87,6 +89,7 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
         head_, its, about, greatest_here = content
         names, order = max(names, head_.names, key=len), order or head_.order
         greatest = max(greatest, greatest_here)
+        readers |= head_.readers
         segments += its
         remarks += about
         readable += 1
@@ -95,7 +98,9 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
         raise TraceError("; ".join(f.text for f in findings) or f"{source.name}: no files")
     if not is_ours:
         findings += _one_sided(source, segments)
-    return _run(source, _named(names, greatest + 1), order, segments, remarks, findings, columns)
+    run = _run(source, _named(names, greatest + 1), order, segments, remarks, findings, columns)
+    queues = queues_of(readers)
+    return replace(run, logs=resolved(run.logs, queues)) if queues else run
 
 
 def _one_sided(source: Source, segments: Sequence[_Segment]) -> Iterator[Finding]:

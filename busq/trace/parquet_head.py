@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
+from busq.trace.readers import readers_of
 from busq.trace.schema import METADATA, REQUIRED, VERSION
 from busq.trace.tables import BROKEN
 
@@ -34,6 +35,7 @@ class Head:
     columns: tuple[str, ...]
     run: str = ""
     names: tuple[str, ...] = ()
+    readers: Mapping[int, Sequence[int]] = field(default_factory=dict)  # of shared queues, as `readers.readers_of`
     order: str = ""
     process: int = -1
     segment: int = -1
@@ -89,6 +91,7 @@ def head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Head
         tuple(schema.names),
         facts.get("busq.run", ""),
         _names(facts.get("busq.names", "")),
+        readers_of(facts.get("busq.readers", "")),
         facts.get("busq.order", ""),
         _number(facts.get("busq.process")),
         _number(facts.get("busq.segment")),

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from busq._native import ffi, lib
 from busq._port.through_cffi import held
 from busq._util.files import replacing
 from busq.trace.errors import TraceError
-from busq.trace.schema import SCHEMA, Kind, metadata, number_of
+from busq.trace.readers import readers_of
+from busq.trace.schema import SCHEMA, Kind, metadata, number_of, sender_of
 from busq.trace.writer import file_name
 
 __all__ = ["LABELS", "Columns", "Folder"]
@@ -114,6 +116,7 @@ class Folder:
     stems: dict[str, int] = field(default_factory=dict)
     bus: str = ""  # which bus it is, whatever its name
     groups: Mapping[str, list[int]] = field(default_factory=dict)  # by name: its entry, and what is below its views
+    readers: Mapping[int, list[int]] = field(default_factory=dict)  # of shared queues: the process of the queue, a slot
 
     def taken(self) -> FileExistsError:
         """Return the error for a directory that holds another trace."""
@@ -135,12 +138,23 @@ class Folder:
                 for process, name in enumerate(names):
                     self.know(process, name)
             self.groups = {**self.groups, **groups}
+            self.readers = {**self.readers, **readers_of(facts.get("readers", ""))}
         for process, segments in logs.items():
             ordered = [segments[segment] for segment in sorted(segments)]
             self.segments[process] = max(segments) + 1
             self.stems[ordered[0].stem.rpartition("-")[0].partition("@")[0]] = process
-            self.positions[process] = pq.read_table(ordered[-1], columns=["position"])["position"][-1].as_py() + 1
-            self.numbers[process] = _last_number(ordered) + 1
+            last = pq.read_table(ordered[-1], columns=["position", "message"])
+            self.positions[process] = last["position"][-1].as_py() + 1
+            self.numbers[process] = max(self.numbers[process], _last_number(ordered) + 1)
+            self._pass_by(last["message"])
+
+    def _pass_by(self, messages: pa.ChunkedArray) -> None:
+        """Let numbers go on behind all that are named, for a recorder that was killed may have written what was
+        delivered, and not yet what was sent: that is so only of the last segments."""
+        for message in pc.unique(messages.drop_null()).to_pylist():
+            sender = sender_of(message)
+            if sender < len(self.numbers):
+                self.numbers[sender] = max(self.numbers[sender], number_of(message) + 1)
 
     def know(self, process: int, name: str) -> None:
         """Note the name of the process with this index."""
@@ -149,14 +163,17 @@ class Folder:
             self.positions.append(0)
             self.numbers.append(1)
             self.segments.append(0)
-        self.names[process] = name
+        others = {*self.names[:process], *self.names[process + 1 :]}
+        self.names[process] = next(called for called in _numbered(name) if called not in others)
+
+    def know_reader(self, process: int, queue: int, slot: int) -> None:
+        """Note that a process is one of the readers of a shared queue: in this slot, of the queue of that process."""
+        if process not in self.readers:
+            self.readers = {**self.readers, process: [queue, slot]}  # a new mapping: as in `group`
 
     def group(self, called: str, life: list[int]) -> str:
         """Return what a group is called here, in this life: the numbers of its views begin anew in the next one."""
-        name, n = called, 1
-        while self.groups.get(name, life) != life:
-            n += 1
-            name = f"{called} ({n})"
+        name = next(name for name in _numbered(called) if self.groups.get(name, life) == life)
         self.groups = {**self.groups, name: life}  # a new mapping: the thread that writes may read the old one
         return name
 
@@ -174,6 +191,8 @@ class Folder:
         if table["group"].null_count < table.num_rows:
             names = [name for name in pc.unique(table["group"]).to_pylist() if name is not None]
             facts["groups"] = json.dumps({name: self.groups[name] for name in names}, ensure_ascii=False)
+        if self.readers:
+            facts["readers"] = json.dumps(self.readers)
         path = self.path / f"{self._stem(process)}-{self.segments[process]:06}.parquet"
         with replacing(path) as file:
             pq.write_table(
@@ -189,6 +208,12 @@ class Folder:
     def _stem(self, process: int) -> str:
         stem = file_name(self.names[process])
         return stem if self.stems.setdefault(stem, process) == process else f"{stem}@{process}"
+
+
+def _numbered(name: str) -> Iterator[str]:
+    """Give the name, then the name with a number behind it, from 2."""
+    yield name
+    yield from (f"{name} ({n})" for n in itertools.count(2))
 
 
 def _facts(path: Path) -> dict[str, str]:

@@ -217,6 +217,8 @@ class Recorder:
         ):
             text = name.encode()
             check(lib.busq_recorder_know(self._handle, text, len(text), position, number))
+        for process, (queue_of_it, slot) in self._folder.readers.items():
+            check(lib.busq_recorder_know_reader(self._handle, process, queue_of_it, slot))
         check(lib.busq_recorder_resume(self._handle))
 
     # ---- the thread that takes ----
@@ -292,11 +294,14 @@ class Recorder:
         """Take what has settled, by process."""
         name, size = ffi.new("char[256]"), ffi.new("size_t *")
         entry, base = ffi.new("uint32_t *"), ffi.new("uint64_t *")
+        queue_of_it, slot = ffi.new("uint32_t *"), ffi.new("uint32_t *")
         taken = []
         for process in range(self.recording.processes):
             if process >= len(self._folder.names):
                 lib.busq_recorder_name(self._handle, process, name, size)
                 self._folder.know(process, ffi.unpack(name, size[0]).decode("utf-8", "replace"))
+            if lib.busq_recorder_reader(self._handle, process, queue_of_it, slot) == lib.BUSQ_OK:
+                self._folder.know_reader(process, queue_of_it[0], slot[0])
             owner = owned("busq_trace_columns")
             lib.busq_recorder_take(self._handle, process, owner)
             if owner[0] != ffi.NULL:

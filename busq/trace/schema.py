@@ -139,8 +139,9 @@ def metadata(facts: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Return what a file's schema carries: the version of the format, and facts about the file.
 
     Known facts: `run`, `names` (of the processes: JSON, a list by index), `order`, `source` (its writer), `process`,
-    `segment` (from 0), `groups` (those in it, as their recorder distinguishes them).  All but the version may
-    be missing.
+    `segment` (from 0), `groups` (those in it, as their recorder distinguishes them), `readers` (of shared queues, by
+    index: the index of the queue's first reader, to which messages for the queue are sent, and a slot).  All but the
+    version may be missing.
 
     >>> metadata({"run": "a", "segment": 0})
     {b'busq.trace': b'1', b'busq.run': b'a', b'busq.segment': b'0'}

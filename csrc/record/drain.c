@@ -55,7 +55,9 @@ static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *reco
       return busq_recorder_ring_damaged(self, slot);
     memcpy(name + i * BUSQ_TRACE_TEXT_BYTES, more.text, BUSQ_TRACE_TEXT_BYTES);
   }
-  const uint32_t index = busq_recorder_process_find(self, name, record->count);
+  const uint32_t index = record->flags & BUSQ_TRACE_READER
+                             ? busq_recorder_reader_find(self, name, record->count, slot)
+                             : busq_recorder_process_find(self, name, record->count);
   if (index == UINT32_MAX || !busq_source_life_add(from, record->incarnation, index))
     return busq_recorder_no_memory(self);
   const uint32_t before = self->processes[index].slot;

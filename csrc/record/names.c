@@ -4,11 +4,13 @@
 
 /* ---- names ---- */
 
-uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_t bytes)
+static bool is_called(const busq_recorder_process *process, const char *name, size_t bytes)
 {
-  for (uint32_t i = 0; i < self->n_processes; i++)
-    if (self->processes[i].name_bytes == bytes && memcmp(self->processes[i].name, name, bytes) == 0)
-      return i;
+  return process->name_bytes == bytes && memcmp(process->name, name, bytes) == 0;
+}
+
+static uint32_t process_add(busq_recorder *self, const char *name, size_t bytes)
+{
   if (bytes > BUSQ_LAYOUT_NAME_BYTES_MAX ||
       !busq_reserve(&self->processes, &self->room_processes, self->n_processes + UINT64_C(1), sizeof *self->processes))
     return UINT32_MAX;
@@ -18,7 +20,32 @@ uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_
   found->name_bytes = bytes;
   found->number = 1;
   found->slot = UINT32_MAX;
+  found->queue = self->n_processes;
   return self->n_processes++;
+}
+
+uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_t bytes)
+{
+  for (uint32_t i = 0; i < self->n_processes; i++)
+    if (self->processes[i].queue == i && is_called(&self->processes[i], name, bytes))
+      return i;
+  return process_add(self, name, bytes);
+}
+
+uint32_t busq_recorder_reader_find(busq_recorder *self, const char *name, size_t bytes, uint32_t slot)
+{
+  const uint32_t queue = busq_recorder_process_find(self, name, bytes);
+  if (queue == UINT32_MAX)
+    return queue;
+  for (uint32_t i = 0; i < self->n_processes; i++)
+    if (self->processes[i].queue == queue && self->processes[i].reader_plus_1 == slot + 1)
+      return i;
+  const uint32_t index = self->processes[queue].reader_plus_1 ? process_add(self, name, bytes) : queue;
+  if (index == UINT32_MAX)
+    return index;
+  self->processes[index].queue = queue;
+  self->processes[index].reader_plus_1 = slot + 1;
+  return index;
 }
 
 bool busq_source_life_add(busq_source *from, uint32_t incarnation, uint32_t index)
@@ -42,7 +69,8 @@ bool busq_recorder_life_look_up(busq_recorder *self, uint32_t slot)
   busq_fence_full();
   if (busq_load_acquire(&peer->life) >> 32 != word >> 32)
     return false;
-  const uint32_t index = busq_recorder_process_find(self, name, bytes);
+  const uint32_t index = word & BUSQ_LIFE_CONSUMER ? busq_recorder_reader_find(self, name, bytes, slot)
+                                                   : busq_recorder_process_find(self, name, bytes);
   return index != UINT32_MAX && busq_source_life_add(&self->sources[slot], (uint32_t)(word >> 32), index);
 }
 

@@ -90,6 +90,19 @@ int busq_recorder_know(busq_recorder *self, const char *name, size_t name_bytes,
   return BUSQ_OK;
 }
 
+int busq_recorder_know_reader(busq_recorder *self, uint32_t index, uint32_t queue, uint32_t slot)
+{
+  if (index >= self->n_processes || queue >= self->n_processes || slot >= self->bus->geometry.peers)
+    return busq_error(BUSQ_INVALID, "reader %u of queue %u in slot %u: expected processes that are known, and a slot",
+                      index, queue, slot);
+  busq_recorder_process *reader = &self->processes[index];
+  memcpy(reader->name, self->processes[queue].name, sizeof reader->name);
+  reader->name_bytes = self->processes[queue].name_bytes;
+  reader->queue = queue;
+  reader->reader_plus_1 = slot + 1;
+  return BUSQ_OK;
+}
+
 /* Where a recorder before us has stopped in the same files, the writers and the numbers of their messages are known. */
 int busq_recorder_resume(busq_recorder *self)
 {
@@ -120,6 +133,15 @@ int busq_recorder_name(busq_recorder *self, uint32_t index, char *name, size_t *
     return BUSQ_EMPTY;
   *name_bytesp = self->processes[index].name_bytes;
   memcpy(name, self->processes[index].name, self->processes[index].name_bytes);
+  return BUSQ_OK;
+}
+
+int busq_recorder_reader(busq_recorder *self, uint32_t index, uint32_t *queuep, uint32_t *slotp)
+{
+  if (index >= self->n_processes || !self->processes[index].reader_plus_1)
+    return BUSQ_EMPTY;
+  *queuep = self->processes[index].queue;
+  *slotp = self->processes[index].reader_plus_1 - 1;
   return BUSQ_OK;
 }
 

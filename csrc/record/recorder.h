@@ -15,7 +15,9 @@
  * kernel reports that the peer is gone, or when a successor writes behind it.
  *
  * Slots name senders and receivers; the names belonging to them come from joins in the rings, and from the bus for
- * peers that do nothing themselves.
+ * peers that do nothing themselves.  The readers of a shared queue have one name and run at the same time, each with its
+ * own numbers, so each is a process of its own: a slot, in all of the lives in which it reads that queue.  The first of
+ * them is the process of the name, to which messages for the queue are sent; a delivery shows which reader took one.
  *
  * Not given: what peers dropped because the rings were full, or what a recorder that was killed had taken and not
  * written.
@@ -74,13 +76,15 @@ typedef struct {
   uint64_t lost;    /* events that a recorder before us had taken and not written; not reported so far */
 } busq_source;
 
-/* A peer by name, over all its lives. */
+/* A peer by name, over all its lives; of a shared queue, one of its readers. */
 typedef struct {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   size_t name_bytes;
   int64_t position;
   int64_t number; /* of its next message */
   uint32_t slot;  /* where it wrote last */
+  uint32_t queue; /* the process of its name: itself, but for further readers of a shared queue */
+  uint32_t reader_plus_1; /* the slot of a reader; 0: it is none */
   busq_trace_columns *columns;
 } busq_recorder_process;
 
@@ -117,9 +121,10 @@ struct busq_recorder {
 int busq_recorder_no_memory(const busq_recorder *self);
 int busq_recorder_ring_damaged(busq_recorder *self, uint32_t slot);
 
-/* names.c: the names of processes, and the numbers of messages.  The index of a name, which is new where it was not
- * known; UINT32_MAX where there is no memory. */
+/* names.c: the names of processes, and the numbers of messages.  The index of a name, or of the reader of a shared queue
+ * in that slot; it is new where it was not known; UINT32_MAX where there is no memory. */
 uint32_t busq_recorder_process_find(busq_recorder *self, const char *name, size_t bytes);
+uint32_t busq_recorder_reader_find(busq_recorder *self, const char *name, size_t bytes, uint32_t slot);
 /* The present owner of the slot, according to the bus. */
 bool busq_recorder_life_look_up(busq_recorder *self, uint32_t slot);
 /* The process behind a slot in a life; at least the last bits of the incarnation are known. */

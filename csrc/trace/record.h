@@ -35,7 +35,8 @@ enum {
   BUSQ_TRACE_ORPHAN = 4, /* of a send: its sender died in it; set by the recorder */
   BUSQ_TRACE_PLAIN = 8,  /* times are nanoseconds, whatever clock the recording has */
   BUSQ_TRACE_GROUP =
-      16 /* of a send: to a group, which the last of its records names; of a delivery: a view, whose members follow */
+      16, /* of a send: to a group, which the last of its records names; of a delivery: a view, whose members follow */
+  BUSQ_TRACE_READER = 32 /* of a join: the name is that of a shared queue, of which this is one reader */
 };
 
 /* A destination: its slot, and the last bits of the incarnation that the message was meant for. */

@@ -43,7 +43,8 @@ static bool map_join(busq_peer *peer, busq_tracer_map *map)
     return false;
   busq_trace_record *record = busq_trace_ring_at(ring, position);
   record->kind = BUSQ_TRACE_JOIN;
-  record->flags = peer->tracer.is_fresh ? BUSQ_TRACE_FRESH : 0;
+  record->flags = (uint8_t)((peer->tracer.is_fresh ? BUSQ_TRACE_FRESH : 0) |
+                            (peer->life_flags & BUSQ_LIFE_CONSUMER ? BUSQ_TRACE_READER : 0));
   record->count = (uint16_t)bytes;
   record->dropped = (uint32_t)busq_trace_ring_dropped(ring);
   record->message = map->dropped;

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_readers import forged, gets, sends
 
 from busq.audit.spark.following.watch import Violation, Watch
 from busq.spec import History
@@ -491,3 +492,11 @@ def test_views_are_claimed_where_there_are_groups_and_named_as_not_watched(tmp_p
     watch.save(tmp_path / "state")
     again.load(tmp_path / "state")
     assert watch.unseen == again.unseen == ("views",)
+
+
+def test_a_run_whose_queue_has_several_readers_is_not_judged(tmp_path: Path) -> None:
+    directory = forged(tmp_path, {0: sends(4), 1: gets(1, 4), 2: gets(2, 3)})
+    watch = Watch(delay_s=1.0)
+    told = watch.take(sorted(map(str, directory.rglob("*.parquet"))), 0.0) + watch.tick(10.0)
+    assert [one.kind for one in told if one.kind != "unjudged"] == []
+    assert watch.unjudged == 1

@@ -32,6 +32,7 @@ from busq.audit.spark.following.reports import Reports
 from busq.audit.spark.following.run import Run
 from busq.audit.spark.following.state import ARRAYS, Found, Process, Receiver
 from busq.trace.parquet_head import Head
+from busq.trace.readers import queues_of
 from busq.trace.schema import Kind
 
 __all__ = ["KINDS", "Violation", "Watch"]
@@ -132,6 +133,9 @@ class _Watched:
 def _fed(run: Run, first: Head, pieces: Sequence[Piece], since: float) -> Iterator[Found]:
     run.name, run.order = first.run or run.name, first.order or run.order
     run.call(list(first.names))
+    if queues_of(first.readers):
+        run.reason = "several readers share a queue: which of them took a message, only the whole trace shows"
+        return
     for piece in pieces:
         yield from run.read(piece.span.process, piece.rows, since)
 

@@ -13,13 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from busq.audit.many import fits
-from busq.audit.spark.large_run import bad_rows, names
+from busq.audit.spark.large_run import bad_rows, names, readers
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.sessions.driver import frame_of
 from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet_head import Head
+from busq.trace.readers import queues_of
 from busq.trace.run import Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
@@ -105,7 +106,10 @@ def load(spark: SparkSession, source: Source) -> Loaded:
         events, bad = bad_rows.without_bad(events, process_names, path=source.paths[0])
         findings += bad
     ours = all(head.is_ours and len(parquet_head.runs_of(head)) == 1 for head in heads)
-    logs = sorted((head.process, head.segment, head.path) for head in heads) if ours else []
+    queues = queues_of({process: its for head in heads for process, its in head.readers.items()})
+    if queues:
+        events = readers.resolved(events, queues)
+    logs = sorted((head.process, head.segment, head.path) for head in heads) if ours and not queues else []
     return Loaded(
         events=events,
         names=process_names,
