@@ -115,7 +115,7 @@ def test_what_a_killed_reader_had_counts_where_it_was_taken_first(
             got = [jobs.recv() for _ in range(20)]
     assert sum(message.redelivered for message in got) == 5
     found = judged(tmp_path / "trace")
-    check_all_holds(found, messages=21)
+    check_all_holds(found, messages=21, has_times=False)  # the last call of the victim may not have returned
     assert any("5 deliveries marked as repeated" in finding.text for finding in found.findings)
 
 
