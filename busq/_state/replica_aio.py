@@ -103,9 +103,7 @@ class _AwaitedCalls:
             await loop.wait(-1)
         finally:
             self._engine.end(number)
-        if loop.call.error is not None:
-            raise loop.call.error.with_traceback(None)
-        return loop.call.results  # type: ignore[no-any-return]
+        return loop.call.result()  # type: ignore[no-any-return]
 
     @staticmethod
     async def _send(loop: Any, send: Callable[[float | None], int], timeout: float | None) -> int:
@@ -135,7 +133,10 @@ class _AwaitedCalls:
     async def wait_for(self, predicate: Callable[[], Any], timeout: float | None) -> Any:
         deadline = Deadline(timeout)
         loop = _loop()
-        self._engine.begin_wait(predicate, loop.call)
+        found = self._engine.begin_wait(predicate, loop.call)
+        if found:
+            self._engine.end_wait(loop.call)
+            return found
         await self._finish(loop, deadline, lambda: self._engine.end_wait(loop.call))
         return loop.call.results
 
@@ -147,8 +148,7 @@ class _AwaitedCalls:
             end()
         if not is_done:
             raise errors.Empty("what was waited for did not come before the timeout")
-        if loop.call.error is not None:
-            raise loop.call.error.with_traceback(None)
+        loop.call.result()
 
 
 class AsyncReplica(Generic[_Replica]):

@@ -342,7 +342,8 @@ class Replica:
 
         Errors: ForkedHandle; TypeError if the state has come to hold what the codec does not take.
 
-        Cost: the state, written and read by the codec; nothing is applied here while it is written.
+        Cost: the state, written and read by the codec, and two changes of threads; nothing is applied here while it is
+        written.
 
         >>> import busq
         >>> with busq.Bus.create("doc-replica-snapshot") as bus, busq.replica.Counter.join(bus, "c") as counter:
@@ -354,8 +355,7 @@ class Replica:
         """
         engine = self._busq
         engine.check_process()
-        with engine.reading():
-            written, position = engine.encode(self.get_state()), engine.position
+        written, position = engine.ask(lambda: (engine.encode(self.get_state()), engine.position))
         return engine.codec.decode(memoryview(written)), position
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
@@ -363,7 +363,9 @@ class Replica:
 
         A single look at an attribute, or at one item of a dict, needs no block.
 
-        Errors: of the block, RuntimeError for a command in it, which would wait for ever.
+        Errors: of the block, RuntimeError for a command in it, which would wait for ever, also for one of a signal
+        handler that strikes there; `close` ends the replica there, with the state as it is.  What strikes any other
+        call of a replica may use it.
 
         Cost: two locks; what others send waits in the queue meanwhile.
 
@@ -376,9 +378,12 @@ class Replica:
         """
         return self._busq.reading()
 
-    def _busq_reading(self) -> contextlib.AbstractContextManager[None]:
-        """Do what `reading` does; nothing before it has joined."""
-        return contextlib.nullcontext() if self.__dict__.get(_ENGINE) is None else self.reading()
+    def _busq_look(self, function: Callable[[], Any], is_single_step: bool) -> Any:
+        """Return what a function returns between two commands."""
+        engine: Engine | None = self.__dict__.get(_ENGINE)
+        if engine is None:
+            return function()
+        return engine.look(function) if is_single_step else engine.ask(function)
 
     def batch(self, timeout: float | None = None) -> Batch:
         """Note commands in a block, and send them at its end, as one message: `with book.batch() as batch`.
@@ -408,12 +413,13 @@ class Replica:
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Return what the predicate returns as soon as that is true.
 
-        Parameters: `predicate`, a function without arguments that looks at the state, called between commands, here
-        and in the thread that applies; `timeout`, how many seconds to wait: None waits for ever.
+        Parameters: `predicate`, a function without arguments that looks at the state, called between commands, in the
+        thread that applies; `timeout`, how many seconds to wait: None waits for ever, 0 looks once.
 
         Errors: Empty after the timeout; what the predicate raises; ShutDown, ForkedHandle, Diverged.
 
-        Cost: a call of the predicate after each change of the state that comes.
+        Cost: a message to this replica alone, two changes of threads, and a call of the predicate now and after each
+        change of the state that comes.
 
         >>> import busq
         >>> with busq.Bus.create("doc-replica-wait") as bus, busq.replica.Dict.join(bus, "d") as d:

@@ -6,6 +6,10 @@ application is busy elsewhere, and no signal handler, which Python runs in the m
 a command and leave a half-changed replica.  A call sends its command to the group and sleeps until the thread has
 applied it.
 
+Nothing that reads keeps the state still in the thread of its caller, but for the block of `reading`: a handler that
+struck there would wait for a command that can't be applied before it returns.  The thread that applies is asked to
+read, between two commands; a read of a single step is made at once, and once more if something was applied meanwhile.
+
 Messages, all of the replica's own peer.  To the group, counted by transfer.py as events:
 
     C number(8) calls         commands; the number is the sender's, which waits for their results
@@ -43,29 +47,41 @@ from busq._state.verify import Verifier
 
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001
+_ANSWER_NS = 50_000_000  # a thread that has messages to apply answers sooner
 _NUMBER = struct.Struct("<cQ")
 
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
-_applying_threads: set[int] = set()
-os.register_at_fork(after_in_child=_applying_threads.clear)  # a thread of the child may get the number of one of them
+
+
+class _Here(threading.local):
+    """What is known of the thread that looks; a number could be that of an earlier one."""
+
+    engine: Engine | None = None  # for which it applies
+
+
+_here = _Here()
+os.register_at_fork(after_in_child=lambda: vars(_here).clear())  # a child that a command has forked applies nothing
 
 
 class Completion:
     """What one call waits for; `then`, if given, is called when it is done, in the applying thread."""
 
-    __slots__ = ("_lock", "error", "is_done", "results", "then")
+    __slots__ = ("_lock", "_once", "error", "is_done", "results", "then")
 
     def __init__(self, then: Callable[[], object] | None = None) -> None:
         self.results: Any = None
         self.error: BaseException | None = None
         self.is_done = False
         self.then = then
+        self._once = [True]  # which one thread takes: one that closes the replica may come at the same time
         self._lock = threading.Lock()
         self._lock.acquire()
 
     def finish(self, results: Any = None, error: BaseException | None = None) -> None:
         """Note the results, or the error, and wake the waiting thread."""
-        if self.is_done:
+        try:
+            self._once.pop()
+        except IndexError:
             return
         self.results, self.error, self.is_done = results, error, True
         self._lock.release()
@@ -77,6 +93,12 @@ class Completion:
         if not self.is_done and self._lock.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
             self._lock.release()
         return self.is_done
+
+    def result(self) -> Any:
+        """Return the results of a call that is done, or raise its error."""
+        if self.error is not None:
+            raise self.error.with_traceback(None)
+        return self.results
 
 
 class Engine:
@@ -104,11 +126,14 @@ class Engine:
         self._numbers = itertools.count(1)
         self._pending: dict[int, Completion] = {}
         self._waiters: dict[Completion, Callable[[], Any]] = {}
+        self._questions: dict[Completion, Callable[[], Any]] = {}
         self.failure: BaseException | None = None
         # Held while the state changes, and by readers.  Readers queue for it in a lock of their own, which the applying
         # thread passes through: otherwise that thread would take the state again before a reader wakes.
-        self._state_lock, self._readers = threading.Lock(), threading.Lock()
-        self._reader = 0  # the thread that reads
+        self._state_lock: Any = threading.RLock()
+        self._readers: Any = threading.RLock()
+        self._changes = 0  # odd while the state changes
+        self._is_over = False  # nothing will change it any more
         self._applied_to: Any = None  # the replica, while commands are applied
         self._thread = threading.Thread(target=self._run, name=f"busq replica {member}", daemon=True)
         _running.add(self)
@@ -130,14 +155,13 @@ class Engine:
                 f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
                 f"be no replica"
             )
-        if self._ready.error is not None:
-            raise self._ready.error
+        self._ready.result()
 
     def close(self) -> None:
-        """Leave the group, and end the thread."""
+        """Leave the group, and end the thread, which in a block of `reading` ends behind that."""
         self._fail(errors.ShutDown("this replica was closed"))
         self.peer.close()
-        if self._pid == os.getpid() and self._thread.is_alive() and self._thread is not threading.current_thread():
+        if self._pid == os.getpid() and self._thread.is_alive() and not (_here.engine is self or self._is_kept_here()):
             self._thread.join()
         if self.own_bus is not None:
             self.own_bus.close()
@@ -167,7 +191,7 @@ class Engine:
     @property
     def is_in_command(self) -> bool:
         """Whether a command runs, so that another one that it calls is a part of it."""
-        if threading.get_ident() != self._thread.ident:
+        if _here.engine is not self:
             return False
         if self._applied_to is None:
             raise RuntimeError("a command was called by what waits for the state: only a command may change it")
@@ -220,9 +244,7 @@ class Engine:
             call.wait()
         finally:
             self._pending.pop(number, None)
-        if call.error is not None:
-            raise call.error.with_traceback(None)
-        return call.results  # type: ignore[no-any-return]
+        return call.result()  # type: ignore[no-any-return]
 
     def begin_sync(self, call: Completion, timeout: float | None = None) -> int:
         """Send a mark to this replica: it arrives after everything that was finished anywhere."""
@@ -236,15 +258,13 @@ class Engine:
         number = self.begin_sync(call, timeout)
         self._await(call, deadline, lambda: self.end(number), "what was finished elsewhere was not applied here")
 
-    def begin_wait(self, predicate: Callable[[], Any], call: Completion) -> None:
-        """Have a predicate called after each change."""
+    def begin_wait(self, predicate: Callable[[], Any], call: Completion) -> Any:
+        """Have a predicate called after each change; returns what it returns now."""
         self._check_caller()
-        with self.reading():
-            if self._look(call, predicate):
-                return
-            self._waiters[call] = predicate
         try:
+            self._waiters[call] = predicate
             self.check()
+            return self.ask(predicate)
         except BaseException:
             self.end_wait(call)
             raise
@@ -259,9 +279,11 @@ class Engine:
         call = Completion()
         try:
             try:
-                self.begin_wait(predicate, call)
-                self._await(call, deadline, lambda: self.end_wait(call), "what was waited for did not come")
-                return call.results
+                found = self.begin_wait(predicate, call)
+                if not found:
+                    self._await(call, deadline, lambda: self.end_wait(call), "what was waited for did not come")
+                    found = call.results
+                return found
             finally:
                 self.end_wait(call)
         finally:  # a signal handler may have raised in the inner block
@@ -274,43 +296,86 @@ class Engine:
             end()
         if not call.is_done:
             raise errors.Empty(f"{what} before the timeout")
-        if call.error is not None:
-            raise call.error.with_traceback(None)
+        call.result()
 
     def _check_caller(self) -> None:
-        me = threading.get_ident()
-        if me in _applying_threads:  # it would wait for itself, or every replica would do what only one should
+        if _here.engine is not None:  # it would wait for itself, or every replica would do what only one should
             raise RuntimeError(
                 "a replica was used by a command, by `on_view` or by what waits for the state: these may read it, and "
                 "a command may call other commands of the same object"
             )
-        if self._reader and self._reader == me:
-            raise RuntimeError("this thread keeps the state as it is (`reading`): leave that block first")
+        if self._is_kept_here():
+            raise RuntimeError(
+                "this thread keeps the state as it is (`reading`), or a signal handler was called in that block: leave "
+                "that block first"
+            )
+
+    # ---- reading, in any thread ----
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """Apply nothing during a block."""
-        me = threading.get_ident()
-        if me == self._thread.ident or (self._reader and me == self._reader):
-            yield
-            return
-        if self._pid != os.getpid():  # the thread of the parent may have held the lock
+        if _here.engine is self or self._pid != os.getpid():  # a thread of the parent may have had the lock
             yield
             return
         with self._readers, self._state_lock:
-            try:
-                try:
-                    self._reader = me
-                    yield
-                finally:
-                    self._reader = 0
-            finally:  # a signal handler may have raised in the inner block
-                self._reader = 0
+            yield
+
+    def _is_kept_here(self) -> bool:
+        """Return whether this thread is in a block of `reading`, or about to enter one."""
+        return self._pid == os.getpid() and bool(self._readers._is_owned())
+
+    def look(self, function: Callable[[], Any]) -> Any:
+        """Return what a function of a single step returns between two commands."""
+        is_over, found = self._glance(None, function)
+        return found if is_over else self._read(function, self._glance)
+
+    def ask(self, function: Callable[[], Any]) -> Any:
+        """Return what a function returns between two commands, in the thread that applies."""
+        return self._read(function, self._wake)
+
+    def _read(
+        self, function: Callable[[], Any], begin: Callable[[Completion, Callable[[], Any]], tuple[bool, Any]]
+    ) -> Any:
+        if _here.engine is self or self._pid != os.getpid():
+            return function()
+        if self._is_kept_here():
+            with self._state_lock:
+                return function()
+        call = Completion()
+        try:
+            self._questions[call] = function
+            is_over, found = begin(call, function)
+            if is_over:
+                return found
+            call.wait()
+            return call.result()
+        finally:
+            self._questions.pop(call, None)
+
+    def _glance(self, _: Completion | None, function: Callable[[], Any]) -> tuple[bool, Any]:
+        # Where something is applied meanwhile, the thread looks for questions behind that, and finds this one.
+        changes = self._changes
+        found = function()
+        return changes % 2 == 0 and changes == self._changes, found
+
+    def _wake(self, call: Completion, function: Callable[[], Any]) -> tuple[bool, Any]:
+        if self._is_over:
+            return True, function()
+        try:
+            self.peer.send(self.member, _NUMBER.pack(b"M", 0), timeout=0)
+        except errors.ShutDown:
+            pass  # the thread answers at its end
+        except errors.Full:  # it has messages, and is awake; or the memory of the bus is full, and it may sleep
+            if not call.wait(_ANSWER_NS):
+                with self.reading():
+                    return True, function()
+        return False, None
 
     # ---- the thread ----
 
     def _run(self) -> None:
-        _applying_threads.add(threading.get_ident())
+        _here.engine = self
         try:
             while True:
                 has_more = self._flush()
@@ -321,6 +386,8 @@ class Engine:
                 with self._readers:  # behind those that wait
                     pass
                 with self._state_lock:
+                    if self.failure is not None:  # closed in a block of `reading`, behind which nothing is applied
+                        return
                     self._receive(messages)
         except errors.ShutDown as error:
             self._fail(error)
@@ -328,33 +395,42 @@ class Engine:
             self._fail(error)
             self.peer.close()  # others must not wait for room in this queue
         finally:
-            _applying_threads.discard(threading.get_ident())
+            self._is_over = True
+            self._answer()
+            _here.engine = None
 
     def _receive(self, messages: list[Any]) -> None:
         replica = self._replica()
         if replica is None:
             raise errors.ShutDown("this replica was forgotten")
+        self._changes += 1
         self._applied_to = replica
         try:
             for message in messages:
                 self._take(message)
         finally:
             self._applied_to = None
+            self._changes += 1
         if self._waiters:
             for call, predicate in list(self._waiters.items()):
-                if self._look(call, predicate):
+                self._try_to_finish(call, predicate, is_last=False)
+                if call.is_done:
                     self._waiters.pop(call, None)
+        if self._questions:
+            self._answer()
+
+    def _answer(self) -> None:
+        for call, function in list(self._questions.items()):
+            self._try_to_finish(call, function, is_last=True)
 
     @staticmethod
-    def _look(call: Completion, predicate: Callable[[], Any]) -> bool:
+    def _try_to_finish(call: Completion, function: Callable[[], Any], is_last: bool) -> None:
         try:
-            found = predicate()
+            found = function()
+            if found or is_last:
+                call.finish(found)
         except BaseException as error:
             call.finish(error=error)
-            return True
-        if found:
-            call.finish(found)
-        return bool(found)
 
     def _take(self, message: Any) -> None:
         if message.kind == "view":
@@ -462,10 +538,10 @@ class Engine:
                 self.position + 1,
                 None,
             ) from error
-        call = self._pending.pop(number, None) if sender == self.member else None
         self.position += len(results)
         if self._verifier is not None:
             self._verifier.note(self._applied_to, "calls", data[_NUMBER.size :], results)
+        call = self._pending.pop(number, None) if sender == self.member else None
         if call is not None:
             call.finish(results)
 

@@ -67,8 +67,7 @@ class Dict(Replica):
         >>> before, d.copy()
         ({'a': 1}, {'a': 1, 'b': 2})
         """
-        with self._busq_reading():
-            return dict(self.data)
+        return self._busq_look(lambda: dict(self.data), type(self.data) is dict)  # type: ignore[no-any-return]
 
     def keys(self) -> list[Any]:
         """Return the keys of one moment, in the order in which they came."""
