@@ -5,17 +5,17 @@
 /* ---- moves that commute ---- */
 
 /* A move again, after another one: a packet has moved up where an older one was taken. */
-static busq_model_move after(const busq_model_move *move, const busq_model_move *other)
+static busq_model_move move_after(const busq_model_move *move, const busq_model_move *other)
 {
-  busq_model_move same = *move;
+  busq_model_move moved = *move;
   const bool takes = other->kind == BUSQ_CHECK_RECEIVE || other->kind == BUSQ_CHECK_LOSE;
-  same.place -= takes && busq_model_move_is_of_packet(move) && other->place < move->place;
-  return same;
+  moved.place -= takes && busq_model_move_is_of_packet(move) && other->place < move->place;
+  return moved;
 }
 
 static bool play_both(const busq_model *model, void *state, const busq_model_move *one, const busq_model_move *other)
 {
-  const busq_model_move second = after(other, one);
+  const busq_model_move second = move_after(other, one);
   return busq_model_play(model, state, one, NULL) == BUSQ_OK && busq_model_play(model, state, &second, NULL) == BUSQ_OK;
 }
 
@@ -32,7 +32,7 @@ bool busq_model_commute(const busq_model *model, const void *state, const busq_m
 
 /* ---- names that do not matter ---- */
 
-/* A permutation of all but those with a role. */
+/* A permutation of the processes, of which those with a role, the first n_roles, keep their numbers. */
 static void draw_names(const busq_model *model, uint64_t choice, uint32_t *names)
 {
   const uint32_t n = model->config.n_processes;
@@ -52,13 +52,13 @@ bool busq_model_keeps_names(const busq_model *model, const void *state, const bu
 {
   uint32_t names[BUSQ_MODEL_PROCESSES_MAX];
   char *renamed = room, *played = (char *)room + model->state_bytes_max;
-  busq_model_move same = *move;
+  busq_model_move renamed_move = *move;
   draw_names(model, choice, names);
-  same.process = names[move->process];
-  same.destinations = busq_model_rename_set((uint8_t)move->destinations, names);
+  renamed_move.process = names[move->process];
+  renamed_move.destinations = busq_model_rename_set((uint8_t)move->destinations, names);
   busq_model_rename(model, state, renamed, names);
   memcpy(played, state, busq_model_bytes(model, state));
-  return busq_model_play(model, renamed, &same, NULL) == busq_model_play(model, played, move, NULL) &&
+  return busq_model_play(model, renamed, &renamed_move, NULL) == busq_model_play(model, played, move, NULL) &&
          busq_model_fingerprint(model, renamed) == busq_model_fingerprint_as(model, played, names);
 }
 
@@ -75,10 +75,10 @@ static bool commutes(const busq_model *model, const void *state, const busq_mode
   return true;
 }
 
-/* Whether it also commutes with whatever its process may submit, one message behind the other: of the first, with
- * every choice of destinations.  Rows, because what waits is left out, so that no state would ever show what a
+/* Whether it also commutes with whatever its process may submit, one message behind the other; `tries_all`:
+ * with every choice of destinations, which is enough for the first.  Rows, because what waits is left out, so that no state would ever show what a
  * second message in the buffer does.  `room` takes two states, and one more for each message. */
-static bool commutes_with_rows(const busq_model *model, const void *state, const busq_model_move *move, bool is_first,
+static bool commutes_with_rows(const busq_model *model, const void *state, const busq_model_move *move, bool tries_all,
                                char *room)
 {
   busq_model_move moves[BUSQ_MODEL_MOVES_MAX];
@@ -93,7 +93,7 @@ static bool commutes_with_rows(const busq_model *model, const void *state, const
     if (busq_model_play(model, later, &moves[place], NULL) != BUSQ_OK ||
         !commutes_with_rows(model, later, move, false, rest))
       return false;
-    if (!is_first)
+    if (!tries_all)
       return true;
   }
   return true;
@@ -116,7 +116,7 @@ static bool may_be_late(const busq_model *model, const void *state, const busq_m
   return true;
 }
 
-static bool is_waiting(const busq_model *model, const void *state, const busq_model_move *move, void *room)
+static bool is_buffered_submit(const busq_model *model, const void *state, const busq_model_move *move, void *room)
 {
   if (move->kind != BUSQ_CHECK_SUBMIT || !(model->config.order->traits & BUSQ_ORDER_OUTPUT_BUFFER))
     return false;
@@ -130,7 +130,7 @@ static uint32_t leave_late_out(const busq_model *model, const void *state, busq_
   bool is_late[BUSQ_MODEL_MOVES_MAX];
   uint32_t n_late = 0;
   for (uint32_t place = 0; place < n_moves; place++) {
-    const bool waits = is_waiting(model, state, &moves[place], room);
+    const bool waits = is_buffered_submit(model, state, &moves[place], room);
     is_late[place] = waits && may_be_late(model, state, moves, n_moves, place, room);
     *contradicted += waits != is_late[place];
     n_late += is_late[place];

@@ -54,6 +54,15 @@ typedef struct {
   uint8_t actor;
 } choice;
 
+/* By kind, how a choice is written in a schedule. */
+#define CHOICE_LETTERS ".pks"
+
+/* The actor goes on, and is not killed or stopped. */
+static inline bool choice_is_step(choice taken)
+{
+  return taken.kind <= CHOICE_PATIENCE;
+}
+
 #define CHOICES_MAX (4 * BUSQ_EXPLORE_ACTORS_MAX)
 
 typedef enum {

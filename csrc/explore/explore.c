@@ -56,7 +56,7 @@ typedef struct {
   uint32_t next;
   uint32_t preemptions; /* up to here, with the choice taken */
   uint32_t accesses;    /* of the step taken */
-  uint64_t aside;       /* the way back */
+  uint64_t aside;       /* the mark up to which actors are restored, which undoes this step */
   uint32_t last;        /* which went on before */
 } search_frame;
 
@@ -84,7 +84,7 @@ static uint32_t last_actor(const search *self)
 /* Does this choice take over from an actor that could go on?  Faults do not count. */
 static uint32_t preempts(uint32_t last, choice next)
 {
-  return last != BUSQ_EXPLORE_NOBODY && next.kind <= CHOICE_PATIENCE && next.actor != last && actor_is_enabled(last);
+  return last != BUSQ_EXPLORE_NOBODY && choice_is_step(next) && next.actor != last && actor_is_enabled(last);
 }
 
 static void open_frame(search *self)
@@ -130,7 +130,7 @@ static void write_schedule(const search *self, char *text, size_t bytes)
     const choice taken = frame->choices[frame->next];
     uint32_t accesses = frame->accesses;
     /* One actor's steps in a row are one. */
-    while (taken.kind <= CHOICE_PATIENCE && d + 1 < self->depth) {
+    while (choice_is_step(taken) && d + 1 < self->depth) {
       const search_frame *next = &self->frames[d + 1];
       const choice then = next->choices[next->next];
       if (then.kind != CHOICE_STEP || then.actor != taken.actor)
@@ -138,8 +138,8 @@ static void write_schedule(const search *self, char *text, size_t bytes)
       accesses += next->accesses;
       d++;
     }
-    used += (size_t)snprintf(text + used, bytes - used, "%s%u%c", used ? "," : "", taken.actor, ".pks"[taken.kind]);
-    if (taken.kind <= CHOICE_PATIENCE)
+    used += (size_t)snprintf(text + used, bytes - used, "%s%u%c", used ? "," : "", taken.actor, CHOICE_LETTERS[taken.kind]);
+    if (choice_is_step(taken))
       used += (size_t)snprintf(text + used, bytes - used, "%u", accesses);
   }
 }
@@ -167,7 +167,7 @@ static void note_outcome(search *self, busq_explore_result *result)
   if (explorer_now.now.stopped != BUSQ_EXPLORE_NOBODY || !hash_set_add(&self->outcomes, hash))
     return;
   result->outcomes++;
-  result->which += hash.b;
+  result->outcomes_sum += hash.b;
 }
 
 /* On from here, always the first choice, up to an end or a state seen before.  False at a bad end. */
@@ -220,7 +220,7 @@ static bool search_through(search *self, busq_explore_result *result)
   hash_set_clear(&self->seen);
   hash_set_clear(&self->outcomes);
   self->depth = 0;
-  result->states = result->transitions = result->ends = result->outcomes = result->which = 0;
+  result->states = result->transitions = result->ends = result->outcomes = result->outcomes_sum = 0;
   explorer_now.has_grown = false;
   actors_reset(self->options->faults_max);
   for (;;) {
@@ -253,7 +253,7 @@ static uint32_t chance_below(uint32_t limit)
 static choice walk_choose(const choice *choices, uint32_t count, uint32_t last, uint32_t stickiness)
 {
   uint32_t steps = 0;
-  while (steps < count && choices[steps].kind <= CHOICE_PATIENCE)
+  while (steps < count && choice_is_step(choices[steps]))
     steps++;
   if (steps < count && (!steps || !chance_below(40)))
     return choices[steps + chance_below(count - steps)];

@@ -66,8 +66,8 @@ typedef struct {
   uint64_t states;
   uint64_t transitions;
   uint64_t ends;
-  uint64_t outcomes; /* different contents of memory among them, and all of these added up */
-  uint64_t which;
+  uint64_t outcomes;     /* different contents of memory among them */
+  uint64_t outcomes_sum; /* the hashes of all of these, added up: two searches that reach the same have the same */
   uint64_t passes; /* searches until the footprints stood still */
   uint32_t depth_max;
   uint32_t words; /* 8 bytes that two actors fight for */

@@ -114,18 +114,18 @@ static void follow_choice(choice taken, uint32_t accesses)
 /* A step may end before all of its accesses, where its actor has to wait; the rest belongs to the next. */
 static const char *follow_one(const char *at)
 {
+  static const char letters[] = CHOICE_LETTERS;
   char *end;
   choice taken = {CHOICE_STEP, (uint8_t)strtoul(at, &end, 10)};
-  static const char kinds[] = ".pks";
-  const char *const kind = *end ? strchr(kinds, *end) : NULL;
+  const char *const kind = *end ? strchr(letters, *end) : NULL;
   if (!kind || taken.actor >= explorer_now.world->n_actors) {
     fprintf(stderr, "not a schedule: \"%s\"\n", at);
     exit(2);
   }
-  taken.kind = (uint8_t)(kind - kinds);
+  taken.kind = (uint8_t)(kind - letters);
   uint32_t left = (uint32_t)strtoul(end + 1, &end, 10);
   do {
-    if (taken.kind <= CHOICE_PATIENCE && !actor_is_live(taken.actor)) {
+    if (choice_is_step(taken) && !actor_is_live(taken.actor)) {
       fprintf(stderr, "the schedule lets actor %u go on, who can't\n", taken.actor);
       exit(2);
     }
@@ -143,7 +143,7 @@ static void follow_rest(void)
   bool has_said = false;
   for (uint32_t steps = 0; steps < BUSQ_EXPLORE_DEPTH_MAX && !choices_is_standstill(); steps++) {
     const uint32_t count = choices_find(choices, CHOOSE_BOUNDED, BUSQ_EXPLORE_NOBODY);
-    if (!count || choices[0].kind > CHOICE_PATIENCE)
+    if (!count || !choice_is_step(choices[0]))
       return;
     if (!has_said)
       printf("(the rest in turn)\n");

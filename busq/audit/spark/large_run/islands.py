@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates, and islands of what they do not cover: where in a huge run cycles can be, and what judges them.
+"""Where ranks prove nothing: islands, the stretches of ranks of a huge run in which a cycle can be.
 
 The examples are about the `events` of `busq.spark.checks`, ranked by the times of sends: 1 before 2.
 
@@ -69,23 +69,24 @@ def ranked(events: DataFrame, by: str, *, processes: int) -> DataFrame:
     [Row(message=1, rank=20000), Row(message=2, rank=40000)]
     """
     both = events.where(is_send() | is_delivery())
-    tie = F.shiftright(F.col("message"), 32)
+    sender = F.shiftright(F.col("message"), 32)
     if by == "stamp":
-        return both.withColumn("rank", F.col("stamp") * processes + F.pmod(tie, F.lit(processes)))
+        return both.withColumn("rank", F.col("stamp") * processes + F.pmod(sender, F.lit(processes)))
     if by in ("time", "stamp of send"):
         place = F.col("time_ns" if by == "time" else "stamp")
     else:
         last = both.groupBy("run", "process").agg((F.max("position") + 1).alias("end"))
         both = both.join(F.broadcast(last), on=["run", "process"], how="left")
+        # Its share of its sender's log, as a whole number.
         place = F.floor(F.col("position") * float(1 << 40) / F.col("end"))
     known = both.withColumn("place", place)
     of_send = F.min(F.when(is_send(), F.col("place")))
-    guess = F.coalesce(of_send, F.min("place"), F.lit(0)) * processes + F.pmod(F.first(tie), F.lit(processes))
+    guess = F.coalesce(of_send, F.min("place"), F.lit(0)) * processes + F.pmod(F.first(sender), F.lit(processes))
     ranks = known.groupBy("run", "message").agg(guess.alias("rank"))
     return both.join(ranks, on=["run", "message"], how="inner").select(*events.columns, "rank")
 
 
-# Which earlier events at its process an event must not be ranked below, by property: of a delivery, of a send.
+# By property: the earlier events of its process that a delivery, and a send, is compared with.
 _EDGES = {
     "total": (("delivered",), ()),
     "causal": (("delivered",), ("delivered", "sent")),
@@ -105,7 +106,7 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
 
     An event is dirty for a property if an event before it at its process, that it is compared with, ranks higher.
     Where none is dirty for "total", the ranks are an order in which all processes delivered; none for "causal": they
-    are one that causality follows; none for "synchronous": one in which every message could have taken no time.
+    are one that causality follows; none for "synchronous": one in which every message could have been delivered as it was sent.
 
     Cost: that of `busq.spark.checks.before`.
 
