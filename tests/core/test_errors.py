@@ -90,7 +90,7 @@ def test_whatever_else_needs_room_names_the_full_queue(make_bus: Callable[..., b
         fails_full(lambda: bob.send("@workers", b"", timeout=timeout), text)
         fails_full(lambda: bob.send(message.handles[0], b"", timeout=timeout), text)
         fails_full(lambda: bob.ask("alice", b"", timeout=timeout), text)
-        own = 'the queue of "alice" '  # which is told at once that waiting would not end
+        own = 'the queue of "alice" '  # which learns at once that waiting would not end
         fails_full(lambda: alice.leave("workers", timeout=timeout), own)
         fails_full(lambda: alice.watch("carol", timeout=timeout), own)
         fails_full(lambda: node.destroy(timeout=timeout), own)

@@ -106,7 +106,8 @@ def stepped(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
 
     An event is dirty for a property if an event before it at its process, that it is compared with, ranks higher.
     Where none is dirty for "total", the ranks are an order in which all processes delivered; none for "causal": they
-    are one that causality follows; none for "synchronous": one in which every message could have been delivered as it was sent.
+    are one that causality follows; none for "synchronous": one in which every message could have been delivered as it
+    was sent.
 
     Cost: that of `busq.spark.checks.before`.
 
