@@ -21,7 +21,6 @@ import resource
 import select
 import signal
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,28 +28,33 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any
 
+import psutil
+
+from busq._util.patience import Patience
 from busq._util.processes import die_with_parent
 
 from . import loops
 from .peers.base import Adapter, Endpoint
 from .plan import Case
 
-GRACE_SECONDS = 20.0  # beyond the time of measuring: start, drain, end
+GRACE_SECONDS = 20.0  # beyond the time of measuring: start, drain, end; without what others take of the processors
+LOOK_SECONDS = 0.25
 
 _tokens = itertools.count()
 
 Outcome = dict[str, Any]
 
 
-def measure(case: Case, adapter: Adapter, seconds: float) -> Outcome:
+def measure(case: Case, adapter: Adapter, seconds: float, patience_s: float = GRACE_SECONDS) -> Outcome:
     """Measure `case` once for about `seconds`.
 
+    `patience_s`: how long it may take beyond that, of time in which its processes have a processor.
     The outcome has "status": "ok" and the figures, "failed" or "hung" and a "reason".
     """
     token = f"bqb{os.getpid()}x{next(_tokens)}"
     alone = adapter.alone(case, token, seconds)
     try:
-        return in_child(alone or (lambda: _lead(case, adapter, token, seconds)), seconds + GRACE_SECONDS)
+        return in_child(alone or (lambda: _lead(case, adapter, token, seconds)), seconds + patience_s)
     finally:
         adapter.sweep(token)
 
@@ -58,7 +62,8 @@ def measure(case: Case, adapter: Adapter, seconds: float) -> Outcome:
 def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
     """Run `work` in a forked child with a process group of its own, and give back what it returned.
 
-    After `timeout_s` the whole group is killed and the outcome is "hung".
+    After `timeout_s` the whole group is killed and the outcome is "hung"; time in which one of its processes wants a
+    processor that others have does not count.
     """
     read_fd, write_fd = os.pipe()
     sys.stdout.flush()  # what is buffered belongs to the caller; a child must not write it once more
@@ -73,7 +78,7 @@ def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
         _be_child(work, write_fd, parent)
     os.close(write_fd)
     try:
-        line = _read_line(read_fd, timeout_s)
+        line = _read_line(read_fd, pid, timeout_s)
     finally:
         os.close(read_fd)
         # The rest of the group. Its leader has not been reaped, so the id still means this group.
@@ -81,7 +86,7 @@ def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
             os.killpg(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     if line is None:
-        return {"status": "hung", "reason": f"no result after {timeout_s:.0f} s; killed"}
+        return {"status": "hung", "reason": f"no result after {timeout_s:.0f} s with a processor; killed"}
     if not line:
         return {"status": "failed", "reason": "the process died without a word"}
     outcome: Outcome = json.loads(line)
@@ -137,19 +142,29 @@ def _want_a_core(parent: int) -> None:
         pass
 
 
-def _read_line(fd: int, timeout_s: float) -> bytes | None:
-    """What comes before the newline; None after the timeout; less than a line if the other side is gone."""
-    deadline_s = time.monotonic() + timeout_s
+def _read_line(fd: int, pid: int, timeout_s: float) -> bytes | None:
+    """What comes before the newline; None if none came in time; less than a line if the other side is gone."""
+    patience = Patience(timeout_s, excuses_work=False)  # a peer that hangs may well spin
     read = b""
     while not read.endswith(b"\n"):
-        ready, _, _ = select.select([fd], [], [], max(0.0, deadline_s - time.monotonic()))
+        ready, _, _ = select.select([fd], [], [], min(LOOK_SECONDS, timeout_s))
         if not ready:
-            return None
+            if patience.is_over(None, _family(pid)):
+                return None
+            continue
         part = os.read(fd, 1 << 16)
         if not part:
             return b""
         read += part
     return read
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    with contextlib.suppress(psutil.Error):
+        leader = psutil.Process(pid)
+        return [pid, *(child.pid for child in leader.children(recursive=True))]
+    return [pid]
 
 
 # ---- the leader ----

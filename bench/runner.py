@@ -52,6 +52,7 @@ def run(
     seconds: float = 0.5,
     progress: Progress | None = None,
     busy: int = 0,
+    patience_s: float = group.GRACE_SECONDS,
 ) -> dict[str, Any]:
     """Measure and give back everything as one JSON-able object.
 
@@ -59,7 +60,8 @@ def run(
     those of many processes.
     sizes: bytes, 64 to 1 MiB; None takes each workload's own. seconds: time of measuring per case and repeat.
     progress: called before each measurement with (number, of how many, label). busy: measure what waits awake once
-    more, beside so many processes that do nothing but want the cores.
+    more, beside so many processes that do nothing but want the cores. patience_s: how long a case may take beyond
+    `seconds`, of time in which its processes have a processor.
     A peer that is missing, refuses a case, fails or hangs is reported in its points and stops nothing.
     Raises ValueError for an unknown name, a size out of range, fewer than 1 repeat or a time that is not above 0.
 
@@ -72,7 +74,7 @@ def run(
     chosen_peers = chosen("peer", peers, ADAPTERS)
     usual = [name for name, workload in WORKLOADS.items() if not workload.by_name]
     listed = cases(chosen_peers, usual if workloads is None else chosen("workload", workloads, WORKLOADS), sizes, busy)
-    result = _run(listed, ADAPTERS, repeats, seconds, progress)
+    result = _run(listed, ADAPTERS, repeats, seconds, progress, patience_s)
     return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
 
 
@@ -83,6 +85,7 @@ def run_orders(
     repeats: int = 5,
     seconds: float = 0.5,
     progress: Progress | None = None,
+    patience_s: float = group.GRACE_SECONDS,
 ) -> dict[str, Any]:
     """Measure a bus under these orders, and under bus1, with which they are compared; the object is that of `run`.
 
@@ -98,7 +101,7 @@ def run_orders(
     listed = [case for case in listed if adapters[case.peer].refuses(case) is None]
     if not listed:
         raise ValueError(f"workloads {', '.join(asked)}: orders are measured under {', '.join(ORDER_WORKLOADS)}")
-    result = _run(listed, adapters, repeats, seconds, progress)
+    result = _run(listed, adapters, repeats, seconds, progress, patience_s)
     points = [point | {"order": point["peer"]} for point in result["points"]]
     return result | {"ours": NATIVE, "points": points, "ratios": ratios(points, NATIVE), "lines": []}
 
@@ -109,6 +112,7 @@ def _run(
     repeats: int,
     seconds: float,
     progress: Progress | None,
+    patience_s: float,
 ) -> dict[str, Any]:
     """What was measured, and on what."""
     check_settings(repeats, seconds)
@@ -116,7 +120,8 @@ def _run(
     described = machine.describe({peer: adapters[peer] for peer in peers})
     missing = {peer: adapters[peer].missing() for peer in peers}
     skipped = {case: _reason_to_skip(case, adapters[case.peer], missing[case.peer]) for case in listed}
-    outcomes = _measure([case for case in listed if skipped[case] is None], adapters, repeats, seconds, progress)
+    todo = [case for case in listed if skipped[case] is None]
+    outcomes = _measure(todo, adapters, repeats, seconds, progress, patience_s)
     points = [_point(case, adapters[case.peer], skipped[case], outcomes.get(case, [])) for case in listed]
     return {
         "machine": described | {"load_after": machine.load()},
@@ -149,7 +154,12 @@ def chosen(what: str, names: Sequence[str] | None, known: Mapping[str, Any]) -> 
 
 
 def _measure(
-    todo: list[Case], adapters: Mapping[str, Adapter], repeats: int, seconds: float, progress: Progress | None
+    todo: list[Case],
+    adapters: Mapping[str, Adapter],
+    repeats: int,
+    seconds: float,
+    progress: Progress | None,
+    patience_s: float,
 ) -> dict[Case, list[tuple[int, group.Outcome]]]:
     """(repeat, outcome) of every measurement, by case."""
     outcomes: dict[Case, list[tuple[int, group.Outcome]]] = {case: [] for case in todo}
@@ -162,7 +172,7 @@ def _measure(
                 progress(number, repeats * len(todo), case.label)
             if sum(outcome["status"] == "hung" for _, outcome in outcomes[case]) < HANGS_MAX:
                 with group.crowd(case.busy):
-                    outcomes[case].append((repeat, group.measure(case, adapters[case.peer], seconds)))
+                    outcomes[case].append((repeat, group.measure(case, adapters[case.peer], seconds, patience_s)))
     return outcomes
 
 

@@ -270,6 +270,21 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obje
 TIMEOUT = click.FloatRange(min=0)
 
 
+def patience(default_s: float) -> Callable[[Any], Any]:
+    """Return the option of a command that waits for processes of its own."""
+    return option(
+        "--patience",
+        type=click.FloatRange(min=0, min_open=True),
+        callback=check_number,
+        default=default_s,
+        metavar="SECONDS",
+        help="How long processes may do nothing, though they could, before they are given up.",
+    )
+
+
+PATIENCE = patience(10.0)
+
+
 def examples(*lines: str) -> str:
     """Return examples as the end of a help text."""
     return EXAMPLE_MARK + "Examples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -18,6 +18,7 @@ from busq.cli.base import (
     check_picture,
     examples,
     option,
+    patience,
     plain_errors,
     print_json,
     split,
@@ -78,6 +79,7 @@ __all__ = ["bench"]
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write the picture of ratios here: .png, .svg or .pdf."
 )
+@patience(20.0)
 @JSON
 def bench(
     peers: str | None,
@@ -91,6 +93,7 @@ def bench(
     compare: tuple[str, str] | None,
     output: str,
     plot: str | None,
+    patience: float,
     as_json: bool,
 ) -> int:
     """Measure how fast busq is on this machine, and with --peers how it compares.
@@ -123,10 +126,10 @@ def bench(
         with show.steps() as progress:
             settings = (workloads, sizes_bytes, repeats, seconds, progress)
             if orders is not None:
-                result = benchmarks.run_orders(orders, *settings)
+                result = benchmarks.run_orders(orders, *settings, patience)
             else:
                 beside = busy if busy is not None else benchmarks.BUSY if peers is not None else 0
-                result = benchmarks.run(_peers(peers), *settings, beside)
+                result = benchmarks.run(_peers(peers), *settings, beside, patience)
     except ValueError as error:
         raise Refusal(str(error)) from None
     if as_json:

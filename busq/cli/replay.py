@@ -12,6 +12,7 @@ import click
 from busq import orders
 from busq.cli.base import (
     JSON,
+    PATIENCE,
     Failure,
     ParamType,
     Size,
@@ -145,6 +146,7 @@ def _judged(schedule: Schedule, title: str, as_json: bool, **options: Any) -> Ou
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of latency: .png, .svg or .pdf."
 )
+@PATIENCE
 @RECORD
 @JSON
 def replay(
@@ -160,6 +162,7 @@ def replay(
     shuffle: tuple[int, float] | None,
     pace: float | None,
     plot: str | None,
+    patience: float,
     record: str | None,
     as_json: bool,
 ) -> int:
@@ -184,7 +187,7 @@ def replay(
         raise click.UsageError("--record wants one run of each order, not --repeats")
     schedule = read_schedule(file, size)
     options: dict[str, Any] = {"processes": processes, "capacity": capacity, "arena": arena, "pace": pace}
-    options["record"] = record
+    options |= {"record": record, "patience_s": patience}
     if shuffle is not None:
         options["shuffle"], options["shuffle_ms"] = shuffle
     if names is not None:
@@ -223,8 +226,9 @@ def _plot(outcome: Outcome, path: str) -> None:
 @click.command(epilog=examples("busq demo", "busq demo --json"))
 @option("--messages", type=click.IntRange(min=1), default=40_000, help="Messages of each run.")
 @option("--seed", type=int, default=1, help="Another number makes another workload.")
+@PATIENCE
 @JSON
-def demo(messages: int, seed: int, as_json: bool) -> int:
+def demo(messages: int, seed: int, patience: float, as_json: bool) -> int:
     """Let four processes talk over a bus, and check that they agree on the order.
 
     Runs a made-up workload with hot senders, hot receivers and multicasts twice: as fast as it goes, and at
@@ -236,7 +240,7 @@ def demo(messages: int, seed: int, as_json: bool) -> int:
 
     schedule = workload.skewed(messages, seed=seed)
     outcomes = [
-        _judged(schedule, title, as_json, pace=pace, name="demo")
+        _judged(schedule, title, as_json, pace=pace, name="demo", patience_s=patience)
         for title, pace in (("as fast as it goes", None), ("20,000 messages/s", 20.0))
     ]
     ok = all(outcome.ok for outcome in outcomes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from busq.cli.base import JSON, Failure, check_picture, examples, finish, option, plain_errors, wrote
+from busq.cli.base import JSON, PATIENCE, Failure, check_picture, examples, finish, option, plain_errors, wrote
 
 
 @click.command(
@@ -30,8 +30,11 @@ from busq.cli.base import JSON, Failure, check_picture, examples, finish, option
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."
 )
+@PATIENCE
 @JSON
-def soak(minutes: float | None, kills: int | None, plot: str | None, as_json: bool, **options: Any) -> int:
+def soak(
+    minutes: float | None, kills: int | None, plot: str | None, patience: float, as_json: bool, **options: Any
+) -> int:
     """Kill processes that talk over a bus, at random, again and again, and compare what they wrote down.
 
     Workers send to each other and receive, and write both down in ledgers outside the shared memory.  All but
@@ -44,7 +47,7 @@ def soak(minutes: float | None, kills: int | None, plot: str | None, as_json: bo
     seconds = 60.0 * minutes if minutes is not None else 60.0 if kills is None else None
     with plain_errors(), soak_show.progress(seconds, kills) as progress:
         try:
-            outcome = room.run(seconds=seconds, kills=kills, progress=progress, **options)
+            outcome = room.run(seconds=seconds, kills=kills, patience_s=patience, progress=progress, **options)
         except room.SoakError as error:
             raise Failure(str(error)) from None
     code = finish(outcome, as_json, soak_show.outcome)

@@ -14,13 +14,15 @@ from multiprocessing import connection
 from typing import Any
 
 import busq
+from busq._util.patience import Patience, state_of
 from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.workload import Schedule
 from busq.trial.host import COUNTERS, NATIVE, Counter, Part
 
-__all__ = ["ENDINGS", "Crew", "Progress", "ReplayError", "own_bus"]
+__all__ = ["ENDINGS", "PATIENCE_S", "Crew", "Progress", "ReplayError", "own_bus"]
 
-ANSWER_S = 30.0  # a process that starts, or hands over what it wrote down
+PATIENCE_S = 10.0  # in which nothing moves, though the processes could move it
+START_S = 30.0  # the least for one that starts, or hands over what it wrote down: it may wait for a disk
 GRACE_S = 3.0
 TICK_S = 0.1
 
@@ -33,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 
 class ReplayError(Exception):
-    """A process of the replay died, failed or does not answer; the text says which, and what it hosted.
+    """A process of the replay died, failed or hangs; the text says which, and what it hosted.
 
     `messages` and `deliveries` are how many there had been by then.
     """
@@ -135,34 +137,43 @@ class Crew:
                 raise self._failure(process, str(word))
             yield process, word
 
-    def gather(self, expected: Any, standstill: str | None = None) -> list[Any]:
-        """Wait until all processes have sent the word, or something of the class; return what each sent."""
+    def gather(self, expected: Any, patience_s: float, standstill: str | None = None) -> list[Any]:
+        """Wait until all processes have sent the word, or something of the class; return what each sent.
+
+        One that lives is waited for as long as it does something, or would if it had a processor; one that does nothing
+        for `patience_s`, or is stuck in a standstill, is a ReplayError.
+        """
         words: dict[int, Any] = {}
-        patience_s = GRACE_S if standstill else ANSWER_S
-        end_s = time.monotonic() + patience_s
+        patience_s = GRACE_S if standstill else max(patience_s, START_S)
+        patience = Patience(patience_s)
         while len(words) < len(self._processes):
             silent = [process for process in self._processes if process.number not in words]
             for process, word in self._hear(silent, TICK_S):
                 if word == expected or (isinstance(expected, type) and isinstance(word, expected)):
                     words[process.number] = word
-            if time.monotonic() > end_s:
-                silence = f"has not answered for {patience_s:.0f} s"
-                raise self._error(silent[0], f"is stuck in a call; {standstill}" if standstill else silence)
+            if patience.is_over(len(words), [process.popen.pid for process in silent]):
+                state = state_of(silent[0].popen.pid)
+                silence = f"{state}, and has neither answered nor done anything for {patience_s:g} s"
+                stuck = f"{'is stuck in a call' if state == 'lives' else state}; {standstill}"
+                raise self._error(silent[0], stuck if standstill else silence)
         return [words[process.number] for process in self._processes]
 
     def watch(self, schedule: Schedule, patience_s: float, progress: Progress | None) -> str | None:
-        """Wait until all processes have finished; return what stands still if nothing moves for too long."""
+        """Wait until all processes have finished; return what stands still if nothing moves for too long.
+
+        Nothing is late where the next message is not due; and time in which a process wants a processor, and has none,
+        does not count.
+        """
         finished: set[int] = set()
-        before, moved_s = (0, 0), time.monotonic()
+        patience = Patience(patience_s)
         while len(finished) < len(self._processes):
             finished.update(process.number for process, _ in self._hear(self._processes, TICK_S))
             counts = self.total(Counter.SENT), self.total(Counter.DELIVERED)
             if progress is not None:
                 progress(*counts)
-            now_s = time.monotonic()
-            if counts != before:
-                before, moved_s = counts, now_s
-            elif now_s - moved_s > patience_s and (counts[0] == len(schedule) or self.total(Counter.WAITING)):
+            is_awaited = counts[0] == len(schedule) or bool(self.total(Counter.WAITING))
+            busy = [process.popen.pid for process in self._processes if process.number not in finished]
+            if patience.is_over((counts, is_awaited), busy) and is_awaited:
                 sent, received = (f"{count:,}" for count in counts)
                 return (
                     f"nothing moved for {patience_s:g} s: {sent} of {len(schedule):,} messages were sent and "

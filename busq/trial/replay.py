@@ -28,7 +28,7 @@ from busq.lab import execution
 from busq.lab.examples import verdicts
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.workload import Schedule
-from busq.trial.crew import Progress, ReplayError, own_bus
+from busq.trial.crew import PATIENCE_S, Progress, ReplayError, own_bus
 from busq.trial.host import NATIVE, Cost, Counter, HostReport, Journal, Log, Part
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ OF_MULTICASTS = ("consistent", "total")  # asked about whole multicasts, also wh
 
 ARENA_BYTES_MIN = 16 << 20
 SHUFFLE_MS = 2.0
-PATIENCE_S = 10.0
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 
 
@@ -159,7 +158,8 @@ def run(
     ordered; `folded`, whether the participants that a process hosts share one peer (None: yes, but for `bus1`);
     `shuffle`, a seed with which packets are made to overtake each other (`bus1` sends none), being held back for up to
     `shuffle_ms` milliseconds; `name`, with which the bus's name begins; `patience_s`, how long nothing may move before
-    the replay is given up and judged as it stands; `progress`, called now and then with the numbers of messages sent
+    the replay is given up and judged as it stands, not counting time in which its processes run, or want a processor
+    and have none; `progress`, called now and then with the numbers of messages sent
     and received so far; `record`, a directory for a trace of it (`busq.trace`), in a folder named after the order.
 
     Errors: ReplayError when a process dies or is stuck; ValueError, NoSpace.  Cost: about 0.3 s to start, some 10 us
@@ -196,11 +196,11 @@ def run(
         sizes["peers"] += 1  # for `crew`, which cleans up
     with own_bus(bus_name, order, sizes) as (bus, crew), _recording(bus, record, order) as recording:
         crew.start([Part(bus_name, sent, share, pace, order, depth) for share in shares])
-        crew.gather("joined")
+        crew.gather("joined", patience_s)
         crew.send_all(time.monotonic_ns())
         standstill = crew.watch(sent, patience_s, progress)
         crew.send_all("stop")
-        reports: list[HostReport] = crew.gather(HostReport, standstill)
+        reports: list[HostReport] = crew.gather(HostReport, patience_s, standstill)
         late = sum(facts["late"] for facts in bus.stats()["peers"])
         crew.send_all("bye")
         full = crew.total(Counter.FULL)

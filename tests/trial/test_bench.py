@@ -44,9 +44,11 @@ class Faulty(SimpleQueueAdapter):
         return endpoint
 
 
-def measure(workload: str, adapter: Adapter, size_bytes: int = 64) -> group.Outcome:
+def measure(
+    workload: str, adapter: Adapter, size_bytes: int = 64, patience_s: float = group.GRACE_SECONDS
+) -> group.Outcome:
     """One short measurement."""
-    return group.measure(Case(WORKLOADS[workload], adapter.name, size_bytes), adapter, SECONDS)
+    return group.measure(Case(WORKLOADS[workload], adapter.name, size_bytes), adapter, SECONDS, patience_s)
 
 
 def test_a_sound_peer_loses_nothing() -> None:
@@ -93,10 +95,9 @@ def test_a_process_that_dies_fails_the_case() -> None:
     assert "process 1 died in 'go'" in outcome["reason"]
 
 
-def test_a_peer_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "GRACE_SECONDS", 1.0)
+def test_a_peer_that_hangs_is_killed() -> None:
     before = set(psutil.Process().children())
-    outcome = measure("one_to_one", Faulty("sleep(100_000)"))
+    outcome = measure("one_to_one", Faulty("sleep(100_000)"), patience_s=1.0)
     assert outcome["status"] == "hung"
     assert multiprocessing.active_children() == []
     assert set(psutil.Process().children()) <= before
@@ -105,10 +106,8 @@ def test_a_peer_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_peer_that_hangs_is_tried_twice_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     measure_patiently = group.measure
 
-    def measure(case: Case, adapter: Adapter, seconds: float) -> group.Outcome:
-        with monkeypatch.context() as patch:
-            patch.setattr(group, "GRACE_SECONDS", 0.5 if case.peer == "faulty" else PATIENCE_S)
-            return measure_patiently(case, adapter, seconds)
+    def measure(case: Case, adapter: Adapter, seconds: float, patience_s: float) -> group.Outcome:
+        return measure_patiently(case, adapter, seconds, 0.5 if case.peer == "faulty" else PATIENCE_S)
 
     monkeypatch.setattr(group, "measure", measure)
     monkeypatch.setitem(ADAPTERS, "faulty", Faulty("sleep(1000)"))

@@ -747,10 +747,8 @@ def test_a_worker_that_somebody_else_kills_is_named(sabotage: Callable[[str], No
 
 
 def test_a_worker_that_does_not_answer_is_named_with_its_stack(sabotage: Callable[[str], None]) -> None:
-    sabotage(
-        "killer.CALL_NS_MAX = 300_000_000\ndef oversleep(self): time.sleep(60)\nsoak_worker.Worker._send = oversleep\n"
-    )
-    outcome = soak.run(seconds=20, kills=10, kills_per_s=0.1, seed=1)
+    sabotage("def oversleep(self): time.sleep(60)\nsoak_worker.Worker._send = oversleep\n")
+    outcome = soak.run(seconds=20, kills=10, kills_per_s=0.1, seed=1, patience_s=0.3)
     assert not outcome.ok
     assert "hangs for" in outcome.verdicts["hung"].text
     assert "in oversleep" in outcome.verdicts["hung"].text

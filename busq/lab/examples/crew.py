@@ -9,11 +9,11 @@ import os
 import select
 import selectors
 import subprocess
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import busq
+from busq._util.patience import Patience
 from busq._util.processes import call, end, how_ended, start, uninterrupted
 
 __all__ = ["Crew", "CrewError", "Link"]
@@ -102,16 +102,19 @@ class Crew:
             self.tell(name, **word)
 
     def hear(self, timeout_s: float) -> Iterator[tuple[str, Word]]:
-        """Yield words of processes, with their names, until none comes for so long (CrewError)."""
-        end_s = time.monotonic() + timeout_s
+        """Yield words of processes, with their names, until none comes for so long (CrewError).
+
+        Time in which one of them runs, or wants a processor and has none, does not count.
+        """
+        patience, heard = Patience(timeout_s), 0
         while True:
             for key, _ in self._selector.select(0.1):
                 for word in self._read(key.data):
-                    end_s = time.monotonic() + timeout_s
+                    heard += 1
                     if "failed" in word:
                         raise CrewError(f"{key.data}: {word['failed']}")
                     yield key.data, word
-            if time.monotonic() > end_s:
+            if patience.is_over(heard, [process.pid for process in self._processes.values()]):
                 raise CrewError(f"nothing happened for {timeout_s:g} s")
 
     def gather(self, key: str, timeout_s: float, *, without_mortals: bool = False) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from typing import Any
 
 import busq
 from busq._port.directory import default_directory
+from busq._util.patience import Patience
 from busq._util.processes import end, how_ended, shared_words, start, uninterrupted
 from busq.lab.observers import Verdict
 from busq.trial.crew import ENDINGS
@@ -64,11 +65,11 @@ NODES = 16
 ARENA_BYTES = 32 << 20
 ROUND_KILLS = 2000
 ROUND_S = 30.0
-DRAIN_S = 10.0
-# After so long without a delivery all has come; a death is noticed after 50 ms.
+PATIENCE_S = 10.0
+# After so long without a delivery, of time in which workers could have had one, all has come; a death is noticed after
+# 50 ms.
 QUIET_S = {"messages": 0.1, "members": 0.5}
 TICK_S = 0.02
-ANSWER_S = 60.0
 PERCENTILES = {"p50": 50.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 
 _KILLER = "busq.trial.soak.killer:kill_and_restart"
@@ -165,6 +166,7 @@ def run(
     about: str = "messages",
     modes: Sequence[str] | None = None,
     ledgers: str | os.PathLike[str] | None = None,
+    patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
 ) -> Outcome:
     """Soak a new bus, and judge.
@@ -174,8 +176,9 @@ def run(
     interleaving (None: a new one); `workers`, 3 to 16, of which one is never killed; `about`, what they do: send
     "messages" in all ways, or be "members" of groups, watch each other, own nodes, hand on handles and join replicas (3
     to 15 of them, of which two are never killed); `modes`, how they join and receive, over and over (None: all that
-    there are); `ledgers`, a directory to keep them in (None: only where there was a fault); `progress`,
-    called now and then with the seconds that have passed and the kills.
+    there are); `ledgers`, a directory to keep them in (None: only where there was a fault); `patience_s`, how far calls
+    may overrun their timeouts, and how long queues may stand still in the end, without time in which a process wants a
+    processor and has none; `progress`, called now and then with the seconds that have passed and the kills.
 
     Errors: SoakError, ValueError, OSError, NoSpace.  Cost: about 1 s to begin and end; both processors.
 
@@ -184,11 +187,13 @@ def run(
     (20, 0)
     """
     _check_arguments(seconds, kills, kills_per_s, stops_per_s, workers, about)
+    if not patience_s > 0:
+        raise ValueError(f"patience_s={patience_s}: expected more than 0")
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     over = ABOUT[about] if modes is None else modes
     chosen = tuple(Mode(over[index % len(over)]) for index in range(workers))
     outcome = Outcome(seed, PEOPLE[:workers], chosen, kills_per_s, stops_per_s, about, found=Findings(about))
-    with _Stage(outcome, ledgers) as stage:
+    with _Stage(outcome, ledgers, patience_s) as stage:
         stage.soak(math.inf if seconds is None else seconds, math.inf if kills is None else kills, progress)
     if outcome.verdicts["hung"].ok:  # otherwise workers were ended by force, and could not tidy up
         _judge_remains(outcome)
@@ -229,8 +234,8 @@ def _descriptors() -> int:
 class _Stage:
     """The things that exist while a soak runs: a directory of its own with the bus, ledgers, the killer."""
 
-    def __init__(self, outcome: Outcome, ledgers: str | os.PathLike[str] | None) -> None:
-        self._outcome = outcome
+    def __init__(self, outcome: Outcome, ledgers: str | os.PathLike[str] | None, patience_s: float) -> None:
+        self._outcome, self._patience_s = outcome, patience_s
         self._kept = os.fspath(ledgers) if ledgers is not None else None
         self._cleanup = contextlib.ExitStack()
 
@@ -280,6 +285,7 @@ class _Stage:
             directory=self._ledgers,
             bus_directory=self._directory,
             about=outcome.about,
+            patience_s=self._patience_s,
         )
 
     # ---- rounds ----
@@ -443,39 +449,35 @@ class _Crew:
         """Let workers live and die for that long."""
         self.words[COMMAND] = Command.RUN
         self._order((kills, time.monotonic() + seconds))
-        self._answer(seconds + ANSWER_S, report)
+        self._answer(report)
 
-    def _answer(self, timeout_s: float, report: Callable[[], None]) -> Any:
-        end_s = time.monotonic() + timeout_s
+    def _answer(self, report: Callable[[], None]) -> Any:
+        """Wait for the killer, which itself notices what hangs, as long as it lives."""
         while (answer := self._hear(TICK_S)) is None:
             report()
-            if time.monotonic() > end_s:
-                raise SoakError(f"the killer (pid {self._popen.pid}) has not answered for {ANSWER_S:.0f} s")
         return answer
 
     def drain(self, bus: busq.Bus) -> list[str]:
         """Let the workers receive what is there; return what stays."""
         self.words[COMMAND] = Command.DRAIN
-        end_s = time.monotonic() + DRAIN_S
-        before, moved_s = -1, time.monotonic()
+        own = [words_of(self.words, index) for index in range(len(self._plan.names))]
+        quiet, patience = Patience(QUIET_S[self._plan.about]), Patience(self._plan.patience_s)
         while True:
-            own = [words_of(self.words, index) for index in range(len(self._plan.names))]
-            delivered = sum(words[Word.DELIVERED] for words in own)
-            now_s = time.monotonic()
-            if delivered != before or any(words[Word.SEEN] != Command.DRAIN for words in own):
-                before, moved_s = delivered, now_s
+            progress = [(words[Word.DELIVERED], words[Word.SEEN]) for words in own]
+            pids = [words[Word.PID] for words in own if words[Word.PID]]
+            is_quiet = quiet.is_over(progress, pids) and all(words[Word.SEEN] == Command.DRAIN for words in own)
             depths = {facts["name"]: _left(bus, facts) for facts in bus.stats()["peers"] if facts["alive"]}
-            if self.words[FAULTS] or (now_s - moved_s > QUIET_S[self._plan.about] and not any(depths.values())):
+            if self.words[FAULTS] or (is_quiet and not any(depths.values())):
                 return []
-            if now_s > end_s:
+            if patience.is_over(progress, pids):
                 stuck = ", ".join(f"{name} ({depth})" for name, depth in depths.items() if depth)
-                return [f"queues are not empty {DRAIN_S:g} s after the last send: {stuck or 'deliveries go on'}"]
+                return [f"nothing moved for {self._plan.patience_s:g} s, and queues are not empty: {stuck}"]
             time.sleep(TICK_S)
 
     def leave(self) -> list[str]:
         """Let all workers leave; return the faults that the killer noted."""
         self.words[COMMAND] = Command.LEAVE
-        faults: list[str] = self._answer(ANSWER_S, lambda: None)[1]
+        faults: list[str] = self._answer(lambda: None)[1]
         return faults
 
     def end(self) -> None:

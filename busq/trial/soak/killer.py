@@ -24,6 +24,7 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
+from busq._util.patience import Patience
 from busq._util.processes import die_with_parent, how_ended, open_words
 from busq.trial.soak.ledger import Kind, Ledger, Phase
 from busq.trial.soak.plan import COMMAND, FAULTS, KILLS, STOPS, Command, Plan, Word, ledger_path, words_of
@@ -31,9 +32,7 @@ from busq.trial.soak.worker import Worker
 
 __all__ = ["kill_and_restart"]
 
-CALL_NS_MAX = 5_000_000_000  # how far a call may overrun its timeout before it counts as hung
 HUNG_CHECK_S = 0.05
-BEGIN_S_MAX = 30.0
 CATCH_UP_S = 0.1
 STOP_S_MEAN = 0.03
 AIM_NS_MAX = 1_500_000
@@ -58,6 +57,7 @@ class _Killer:
         self._pids: list[int | None] = [None for _ in every]
         self._stopped: list[tuple[float, int, int]] = []  # when to continue which worker, in which life
         self._continued_ns = [0 for _ in every]
+        self._patience = [Patience(plan.patience_s, excuses_work=False) for _ in every]
         self._killed_ns = [0 for _ in every]  # when SIGKILL was sent to one that is not reaped yet
         self._ledgers: list[Ledger] = []
         self._stacks = open(os.path.join(plan.directory, "stacks"), "w+")  # noqa: SIM115 - inherited by all workers
@@ -93,11 +93,9 @@ class _Killer:
 
     def _await_survivors(self) -> None:
         """Wait until they have begun: what they keep alive, as the state of replicas, is there before any kill."""
-        end_s = time.monotonic() + BEGIN_S_MAX
         words = [words_of(self._words, index) for index in range(self._plan.survivors)]
         while any(own[Word.SEEN] != Command.RUN for own in words) and not self.faults and not self._control.poll():
-            if time.monotonic() >= end_s:
-                self._fault(f"the survivors have not begun within {BEGIN_S_MAX:g} s")
+            self._check_answers()
             self._wait(0.001)
             self._reap(is_restarting=False)
 
@@ -111,7 +109,7 @@ class _Killer:
         pid = os.fork()
         if pid == 0:
             self._live(index)
-        self._pids[index] = pid
+        self._pids[index] = own[Word.PID] = pid
 
     def _live(self, index: int) -> None:
         """The child: never returns."""
@@ -144,6 +142,7 @@ class _Killer:
             if not ended:
                 continue
             self._pids[index] = None
+            words_of(self._words, index)[Word.PID] = 0
             code = os.waitstatus_to_exitcode(status)
             if self._killed_ns[index] and code == -signal.SIGKILL:
                 self._bury(index)
@@ -268,8 +267,10 @@ class _Killer:
         for index, pid in enumerate(self._pids):
             own = words_of(self._words, index)
             began_ns = max(own[Word.BEGAN_NS], self._continued_ns[index])
-            is_late = now_ns - began_ns > own[Word.TIMEOUT_NS] + CALL_NS_MAX
-            if pid is not None and is_late and not self._is_stopped(index) and not self._killed_ns[index]:
+            is_late = now_ns - began_ns > own[Word.TIMEOUT_NS]
+            if pid is None or not is_late or self._is_stopped(index) or self._killed_ns[index]:
+                continue
+            if self._patience[index].is_over((self._lives[index], began_ns), [pid]):
                 self._report_hung(index, pid, (now_ns - began_ns) / 1e9)
 
     def _report_hung(self, index: int, pid: int, blocked_s: float) -> None:

@@ -57,6 +57,7 @@ class Plan:
     directory: str  # of the ledgers
     bus_directory: str  # nothing else is in it
     about: str = "messages"  # what the workers do: "messages", or "members"
+    patience_s: float = 10.0  # how far a call may overrun its timeout, of time in which its process had a processor
 
     def address(self, index: int) -> str:
         """Return the name under which a worker sends and is sent to."""
@@ -76,6 +77,7 @@ class Word(IntEnum):
     TIMEOUT_NS = 2
     LIMIT = 3  # how many messages the current receiving call may take
     SUBJECT = 4  # the message that is being acknowledged
+    PID = 5
     DELIVERED = 6
     SEEN = 7  # the command that it obeys
 

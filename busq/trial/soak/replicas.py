@@ -20,7 +20,7 @@ __all__ = ["Replicas"]
 
 JOIN_TIMEOUT_S = 1.0
 HOLD_TIMEOUT_S = 0.02
-SURVIVOR_TIMEOUT_S = 30.0  # for a survivor's join, and for the reading in the end
+SURVIVOR_S = 30.0  # so long a survivor's join, and the reading in the end, may take before they may seem to hang
 
 
 class _Kept:
@@ -96,8 +96,8 @@ class Replicas:
 
     def _join(self, which: int) -> None:
         is_survivor, plan = self._reporter.is_survivor, self._reporter.plan
-        timeout_s = SURVIVOR_TIMEOUT_S if is_survivor else JOIN_TIMEOUT_S
-        began_ns = self._reporter.mark(Phase.COMMANDING, timeout_s)
+        timeout_s = None if is_survivor else JOIN_TIMEOUT_S
+        began_ns = self._reporter.mark(Phase.COMMANDING, timeout_s or SURVIVOR_S)
         name = REPLICAS[which]
         # The replica that gives the state may be stopped; but a survivor must have it.
         trouble = () if is_survivor else (busq.Empty, busq.PeerExists, busq.NoSpace)
@@ -148,8 +148,8 @@ class Replicas:
         self._reporter.mark(Phase.WORKING)
 
     def _read(self, which: int, replica: Any) -> None:
-        now_ns = self._reporter.mark(Phase.LEAVING, SURVIVOR_TIMEOUT_S)
-        replica.sync(timeout=SURVIVOR_TIMEOUT_S)
+        now_ns = self._reporter.mark(Phase.LEAVING, SURVIVOR_S)
+        replica.sync()
         values: Iterable[tuple[int, int]] = ()
         if REPLICAS[which] == "dict":
             values = [*replica.items(), (WHOLE, len(replica))]
