@@ -95,7 +95,7 @@ def _thread(name: str) -> _Thread:
 
 
 def state_of(pid: int) -> str:
-    """Return what the kernel says of a process: "lives", "is stopped" or "is gone".
+    """Return how the kernel sees a process: it "lives", "is stopped" or "is gone".
 
     >>> state_of(os.getpid())
     'lives'
