@@ -8,13 +8,11 @@ name, so that it never runs any code.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import pickle
-import struct
 from typing import Any, NoReturn
 
-__all__ = ["PLAIN", "Plain", "digest"]
+__all__ = ["PLAIN", "Plain", "name_of", "written"]
 
 _EXPECTED = (
     "expected plain data: None, bool, int, float, str, bytes, bytearray, and tuples, lists, dicts, sets and frozensets "
@@ -77,48 +75,7 @@ def name_of(codec: Any) -> str:
     return str(getattr(codec, "name", type(codec).__qualname__))
 
 
-def digest(obj: Any) -> bytes:
-    """Return 16 bytes that are the same wherever equal things are built in the same way, in every process.
-
-    A dict counts with the order of its keys, which a program sees; a set without one, which is another one in each
-    process.  Something that is not plain counts with its type and its attributes, if it has any.
-    """
-    hashed = hashlib.blake2b(digest_size=16)
-    _feed(hashed.update, obj, 0)
-    return hashed.digest()
-
-
-_DEPTH_MAX = 200
-_FLOAT = struct.Struct("<d")
-
-
-def _feed(update: Any, obj: Any, depth: int) -> None:
-    if depth > _DEPTH_MAX:
-        raise ValueError(f"this is nested more than {_DEPTH_MAX} deep, or holds itself: it has no digest")
-    kind = type(obj)
-    if kind is str:
-        encoded = obj.encode("utf-8", "surrogatepass")
-        update(b"s%d:" % len(encoded) + encoded)
-    elif kind is int or kind is bool or obj is None:
-        update(f"{obj};".encode())
-    elif kind is float:
-        update(b"f" + _FLOAT.pack(obj))
-    elif kind is bytes or kind is bytearray:
-        update(b"%s%d:" % (kind.__name__.encode(), len(obj)))
-        update(obj)
-    elif isinstance(obj, dict):
-        update(f"{kind.__qualname__}{len(obj)}:".encode())
-        for key, value in obj.items():
-            _feed(update, key, depth + 1)
-            _feed(update, value, depth + 1)
-    elif isinstance(obj, set | frozenset):
-        update(f"{kind.__qualname__}{len(obj)}:".encode())
-        update(b"".join(sorted(map(digest, obj))))
-    elif isinstance(obj, list | tuple) or hasattr(obj, "__iter__"):
-        items = list(obj)
-        update(f"{kind.__qualname__}{len(items)}:".encode())
-        for item in items:
-            _feed(update, item, depth + 1)
-    else:
-        update(f"{kind.__module__}.{kind.__qualname__}:".encode())
-        _feed(update, getattr(obj, "__dict__", None), depth + 1)
+def written(codec: Any, obj: Any) -> bytes:
+    """Return what a codec makes of an object, as one piece."""
+    made = codec.encode(obj)
+    return made if isinstance(made, bytes) else b"".join(made if isinstance(made, list | tuple) else (made,))

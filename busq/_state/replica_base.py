@@ -16,8 +16,10 @@ from busq._port import arguments
 from busq._port.deadline import Deadline, timeout_ns
 from busq._state.batch import Batch, recorder
 from busq._state.commands import Commands, Raised, call_of, commands_in
-from busq._state.plain_codec import PLAIN
-from busq._state.replica_engine import Engine
+from busq._state.digests import digest_of_kinds
+from busq._state.plain_codec import PLAIN, name_of, written
+from busq._state.replica_engine import Engine, check_codec
+from busq._state.verify import check_digest
 from busq.bus import Bus
 from busq.groups import checked_name
 from busq.peer import Codec
@@ -151,7 +153,8 @@ class Replica:
         state.
 
         Errors: those of `Bus.join` and `Peer.enter`; Empty if the state did not come before the timeout; TypeError if
-        the codec does not take the state, or if the group is kept by a class with other commands.
+        the codec does not take the state, or reads something else than it was given to write, if a state that is to be
+        compared has no digest, such as one that holds itself, or if the group is kept by a class with other commands.
 
         Cost: a peer of the bus, a thread, and a copy of the state, which one of the others packs between two commands.
 
@@ -168,11 +171,10 @@ class Replica:
             raise arguments.wrong_type("bus", bus, "a Bus, or the name of one")
         checked_name(name)
         every = _VERIFY if verify is True else arguments.whole_number("verify", verify, 32)
-        chosen = PLAIN if codec is None else arguments.codec(codec)
+        chosen: Any = PLAIN if codec is None else arguments.codec(codec)
         deadline = Deadline(timeout)
         replica = cls(*args, **kwargs)
-        if chosen is not None:
-            chosen.encode(replica.get_state())  # raises for a state that could not be given to a joiner
+        _check_state(chosen, replica.get_state(), is_verified=every > 0)
         own = _own_name(name) if member is None else member
         opened = Bus.open(bus) if isinstance(bus, str) else None
         try:
@@ -462,6 +464,21 @@ class Replica:
 
     def __reduce__(self) -> Any:
         raise TypeError("a replica can't be pickled; join the group in the other process")
+
+
+def _check_state(codec: Any, state: Any, *, is_verified: bool) -> None:
+    """Raise for a state that could not be given to a joiner, or not be compared."""
+    packed = memoryview(written(codec, state))
+    if codec is not PLAIN:
+        try:
+            read = codec.decode(packed)
+        except Exception as error:
+            raise TypeError(
+                f"the codec {name_of(codec)!r} can't read the state that it wrote: {error!r:.200}"
+            ) from error
+        check_codec(codec, digest_of_kinds(state), read)
+    if is_verified:
+        check_digest(codec, state)
 
 
 def _own_name(group: str) -> str:

@@ -41,8 +41,9 @@ from typing import Any
 from busq import errors
 from busq._port.deadline import Deadline
 from busq._state.chunks import chunk_bytes
+from busq._state.digests import digest_of_kinds
 from busq._state.exchange import CannotGiveError, StateExchange
-from busq._state.plain_codec import PLAIN, name_of
+from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.verify import Verifier
 
 _LIMIT = 256  # messages that are applied before readers get a turn
@@ -140,8 +141,7 @@ class Engine:
 
     def encode(self, obj: Any) -> bytes:
         """Return the bytes that the codec makes of it."""
-        made = self.codec.encode(obj)
-        return made if isinstance(made, bytes) else b"".join(made if isinstance(made, list | tuple) else (made,))
+        return written(self.codec, obj)
 
     # ---- its life ----
 
@@ -471,7 +471,8 @@ class Engine:
         """Return the state, with what a joiner compares and goes on from."""
         replica = self._applied_to
         try:
-            state = self.encode(replica.get_state())
+            state = replica.get_state()
+            packed = self.encode(state)
         except Exception as error:
             raise CannotGiveError(str(error)) from error
         facts = {
@@ -480,14 +481,17 @@ class Engine:
             "class": type(replica).__name__,
             "codec": name_of(self.codec),
             "commands": self.names,
+            "kinds": b"" if self.codec is PLAIN else digest_of_kinds(state),
         }
-        return facts, state
+        return facts, packed
 
     def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
         """Take the state of another replica."""
         replica = self._applied_to
         self._compare(type(replica).__name__, facts)
-        replica.set_state(self.codec.decode(state))
+        read = self.codec.decode(state)
+        check_codec(self.codec, facts.get("kinds", b""), read)
+        replica.set_state(read)
         self.position, self.members = facts["position"], tuple(facts["members"])
         self._begin_to_verify()
 
@@ -558,6 +562,15 @@ class Engine:
                 f"{self.group!r} is kept with the codec {given['codec']!r}, and not with {name_of(self.codec)!r}: join "
                 f"with the same codec"
             )
+
+
+def check_codec(codec: Any, given: bytes, read: Any) -> None:
+    """Raise TypeError for a codec that has not given back what it was given: members would differ from joiners."""
+    if given and digest_of_kinds(read) != given:
+        raise TypeError(
+            f"the codec {name_of(codec)!r} reads another state than it was given to write: it takes one type for "
+            f"another, such as a list for a tuple or text for a number; what it gives is {read!r:.200}"
+        )
 
 
 @atexit.register

@@ -2,14 +2,19 @@
 """How replicas find out that they differ, and which command made them differ.
 
 At every so many positions each replica sends the others a digest of its state, and one of what the commands since the
-last such position have returned and raised; and it keeps the packed state, with what it applies from there on.  Where
-two digests of one position differ, each replica applies the commands since the last position at which all agreed once
-more, to a copy, and sends the digest after each of them, with the digest of what it had returned.  A command that
-depends on a clock, on chance, on the process, or on the order of a set gives another result each time, so the first
-position at which two of these lists differ names the command.
+last such position have returned and raised.  It keeps a packed state, the *base*, and what it has applied from there
+on.  Where two digests of one position differ, each replica applies that once more, to a copy, and sends the digests
+after each step.  A command that depends on a clock, on chance, on the process, or on the order of a set gives another
+result each time, so the first position at which two of these lists differ names the command, if they have agreed at one
+before it.
 
-Of an exception its type counts, and not its text, which may contain an address; of a result that is not plain data, its
-type.
+What counts of a state is what the codec writes of it, read again: what a joiner would get.  One that has come to have
+no digest is compared by that alone.  Of an exception its type counts, and not its text, which may contain an address;
+of a result that has no digest, its plain parts, and the types of the others.
+
+What is kept has a bound: besides the base, one packed state, the *candidate*, which becomes the base when all members
+have sent the same digest behind it.  Where a member sends none, or not in time, it becomes the base as soon as what was
+applied takes as much memory as a state.
 
 Not given: a command that changed the state wrongly once and does well when it is applied again, and a state that was
 changed without a command, are reported by the positions between which the change happened.
@@ -18,21 +23,26 @@ changed without a command, are reported by the positions between which the chang
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import struct
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from busq import errors
 from busq._state.commands import Commands, Raised
-from busq._state.plain_codec import PLAIN, digest
+from busq._state.digests import DIGEST_BYTES, digest, digest_of_kinds
+from busq._state.plain_codec import PLAIN, written
 
-__all__ = ["Applied", "Verifier"]
+__all__ = ["Applied", "Verifier", "check_digest"]
 
 _POSITION = struct.Struct("<Q")
 _DIGESTS = struct.Struct("<16sQ16s")  # of the state; the position from which results count; of those results
-_KEPT_MAX = 64  # checkpoints of which not every digest has come
+_NO_DIGEST = bytes(DIGEST_BYTES)
 _STEP_BYTES = 8
+_POINTS_MAX = 4096  # positions of which not every digest has come
+_APPLIED_BYTES = 4 << 20  # that are kept at least
+_ENTRY_BYTES = 64  # of the memory that a result takes
+_NO_COMMAND = -1
 
 
 class Applied(Protocol):
@@ -49,16 +59,43 @@ class Applied(Protocol):
         """Return the bytes that the codec makes of an object."""
 
 
-class _Checkpoint:
-    """The state at one position, and what was applied from there to the next."""
+class _Packed(NamedTuple):
+    """The state at one position."""
 
-    def __init__(self, position: int, digests: bytes, state: bytes) -> None:
-        self.position, self.digests, self.state = position, digests, state
-        self.applied: list[tuple[str, Any]] = []
-        self.results: list[bytes] = []  # digests of what the commands applied from there have returned
+    position: int
+    state: bytes
+
+
+class _Entry(NamedTuple):
+    """What was applied in one step."""
+
+    position: int  # behind it
+    kind: str
+    what: Any
+    results: list[bytes]  # digests of what the commands returned
+
+
+class _Step(NamedTuple):
+    """What came of applying once more."""
+
+    number: int  # of the command, or _NO_COMMAND
+    state: bytes  # digest of the state behind it
+    again: bytes  # digest of the result
+    before: bytes  # digest of the result when it was applied first
+
+    def is_like(self, other: _Step) -> bool:
+        """Compare what came of applying it once more, where both have applied it."""
+        return self.state == other.state and (_NO_COMMAND in (self.number, other.number) or self.again == other.again)
+
+
+class _Point:
+    """The digests of one position."""
+
+    def __init__(self, digests: bytes) -> None:
+        self.digests = digests
         self.agree: set[str] = set()
         self.differs: set[str] = set()
-        self.trails: dict[str, dict[int, tuple[int, bytes]]] = {}
+        self.trails: dict[str, dict[int, _Step]] = {}
 
 
 class Verifier:
@@ -68,36 +105,83 @@ class Verifier:
         self._here = here
         self._every = every
         self._send = send
+        self._points: dict[int, _Point] = {}
+        self._base: _Packed | None = None  # there is none while the codec does not take the state
+        self._candidate: _Packed | None = None
+        self._applied: list[_Entry] = []  # since the base
+        self._applied_bytes = 0  # since the candidate, or the base
         self._next = 0
-        self._is_over = False  # they differ: the checkpoints stay until the command is known
-        self._checkpoints: deque[_Checkpoint] = deque(maxlen=_KEPT_MAX)
+        self._since = 0  # the position from which results count
+        self._results = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        self._differs_at = -1  # they differ: all stays as it is until the command is known
+        self._answered = -1  # the last position of which this replica has no trail
 
     def begin(self, replica: Any) -> None:
-        """Begin with the state that has just been taken, or made."""
-        self._checkpoints.clear()
-        self._keep(replica)
+        """Begin with the state that has just been taken, or made.
 
-    def _keep(self, replica: Any) -> _Checkpoint:
-        position = self._here.position
-        state = replica.get_state()
-        last = self._checkpoints[-1] if self._checkpoints else None
-        since, results = (last.position, last.results) if last else (position, [])
-        digests = _DIGESTS.pack(digest(state), since, digest(b"".join(results)))
-        kept = _Checkpoint(position, digests, self._here.encode(state))
-        self._checkpoints.append(kept)
-        self._next = position - position % self._every + self._every
-        return kept
+        Errors: TypeError for one that has no digest.
+        """
+        check_digest(self._here.codec, replica.get_state())
+        self._points.clear()
+        self._applied.clear()
+        self._base, self._candidate = self._pack(replica), None
+        self._begin_results()
+
+    def _begin_results(self) -> None:
+        self._since = self._here.position
+        self._results = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        self._next = self._since - self._since % self._every + self._every
+
+    def _pack(self, replica: Any) -> _Packed | None:
+        self._applied_bytes = 0
+        try:
+            return _Packed(self._here.position, self._here.encode(replica.get_state()))
+        except Exception:  # such a state can't be given, but it is no difference
+            return None
+
+    def _digest_of_state(self, replica: Any) -> bytes:
+        try:
+            return _digest_of_state(self._here.codec, replica.get_state())
+        except Exception:
+            return _NO_DIGEST
 
     def note(self, replica: Any, kind: str, what: Any, results: list[Any] | tuple[()] = ()) -> None:
         """Note what was applied, and its results; send digests where they are due."""
-        if self._is_over:
-            return
-        last = self._checkpoints[-1]
-        last.applied.append((kind, what))
-        last.results += [_digest_of_result(result) for result in results]
-        if self._here.position >= self._next:
-            kept = self._keep(replica)
-            self._send(b"D" + _POSITION.pack(kept.position) + kept.digests)
+        here = self._here
+        if self._differs_at >= 0:
+            return self._go_on_without_the_gone()
+        entry = _Entry(here.position, kind, what, [_digest_of_result(result) for result in results])
+        self._applied.append(entry)
+        self._applied_bytes += len(what) + _ENTRY_BYTES * (1 + len(entry.results))
+        self._results.update(b"".join(entry.results))
+        if here.position >= self._next:
+            self._tell(replica)
+        newest = self._candidate or self._base
+        if self._applied_bytes > max(_APPLIED_BYTES, len(newest.state) if newest else 0):
+            self._move_on(replica)
+        return None
+
+    def _tell(self, replica: Any) -> None:
+        position = self._here.position
+        digests = _DIGESTS.pack(self._digest_of_state(replica), self._since, self._results.digest())
+        self._points[position] = _Point(digests)
+        if len(self._points) > _POINTS_MAX:
+            del self._points[next(iter(self._points))]
+        self._begin_results()
+        if self._candidate is None:
+            self._candidate = self._pack(replica)
+        self._send(b"D" + _POSITION.pack(position) + digests)
+
+    def _move_on(self, replica: Any) -> None:
+        packed = self._pack(replica)
+        if packed is None or self._candidate is not None:
+            self._keep_from(self._candidate if packed else None)
+        self._candidate = packed
+
+    def _keep_from(self, base: _Packed | None) -> None:
+        begin = base.position if base else self._here.position
+        self._base, self._candidate = base, None
+        self._applied = [entry for entry in self._applied if entry.position > begin]
 
     # ---- what others send ----
 
@@ -107,72 +191,103 @@ class Verifier:
             return
         (position,) = _POSITION.unpack_from(word)
         rest = word[_POSITION.size :]
-        place = next((n for n, one in enumerate(self._checkpoints) if one.position == position), None)
-        if place is None or place == 0:  # too old, or from before this replica joined
-            return
+        point = self._points.get(position)  # not there: too old, or from before this replica joined
         if letter == b"D":
-            if len(rest) == _DIGESTS.size:
-                self._compare(replica, place, sender, rest)
-        else:
-            kept = self._checkpoints[place]
-            with contextlib.suppress(ValueError, TypeError):  # the sender is not a replica
-                kept.trails[sender] = {at: (index, step) for at, index, step in PLAIN.decode(memoryview(rest))}
-            self._judge(place)
-
-    def _compare(self, replica: Any, place: int, sender: str, digests: bytes) -> None:
-        kept = self._checkpoints[place]
-        if _are_alike(digests, kept.digests):
-            kept.agree.add(sender)
-            if kept.agree.issuperset(self._here.members):
-                for _ in range(place):
-                    self._checkpoints.popleft()
+            if point is not None and len(rest) == _DIGESTS.size:
+                self._compare(replica, position, point, sender, rest)
             return
-        self._is_over = True
-        if not kept.differs:
-            self._send(b"T" + _POSITION.pack(kept.position) + PLAIN.encode(self._trail(replica, place)))
-        kept.differs.add(sender)
+        if point is None:
+            if sender != self._here.member and self._answered != position:  # which may wait for this one
+                self._answered = position
+                self._send_trail(position, [])
+            return
+        with contextlib.suppress(ValueError, TypeError):  # the sender is not a replica
+            point.trails[sender] = {at: _Step(*step) for at, *step in PLAIN.decode(memoryview(rest))}
+        self._judge(position)
 
-    def _trail(self, replica: Any, place: int) -> list[tuple[int, int, bytes]]:
-        """Apply once more, and return (position, number of the command, digest) for each command."""
-        here = self._here
-        base = self._checkpoints[0]
-        kind: Any = type(replica)
-        copy = kind.__new__(kind)
-        copy.set_state(here.codec.decode(memoryview(base.state)))
-        position, trail = base.position, []
-        for kept in list(self._checkpoints)[:place]:
-            returned = iter(kept.results)
-            for kind, what in kept.applied:
-                if kind == "view":
-                    position += 1
-                    copy.on_view(*what)
-                    continue
-                calls = here.codec.decode(memoryview(what))
-                for number, one in [(calls[at], one) for at in range(0, len(calls), 2) for one in calls[at + 1]]:
-                    position += 1
-                    (result,) = here.commands.run(copy, [number, [one]])
-                    found = digest((_digest_of_result(result), copy.get_state()))[:_STEP_BYTES]
-                    trail.append((position, max(number, ~number), found + next(returned)))
+    def _compare(self, replica: Any, position: int, point: _Point, sender: str, digests: bytes) -> None:
+        if _are_alike(digests, point.digests):
+            point.agree.add(sender)
+            if point.agree.issuperset(self._here.members) and self._differs_at < 0:
+                self._agree(position)
+            return
+        if not point.differs:
+            self._send_trail(position, self._trail(replica, position))
+        point.differs.add(sender)
+        self._differs_at = position
+
+    def _agree(self, position: int) -> None:
+        self._points = {at: point for at, point in self._points.items() if at >= position}
+        if self._candidate is not None and self._candidate.position <= position:
+            self._keep_from(self._candidate)
+
+    def _send_trail(self, position: int, trail: list[tuple[Any, ...]]) -> None:
+        self._send(b"T" + _POSITION.pack(position) + PLAIN.encode(trail))
+
+    def _trail(self, replica: Any, position: int) -> list[tuple[Any, ...]]:
+        """Apply once more, and return (position, *step) for each step, from the base on."""
+        trail: list[tuple[Any, ...]] = []
+        with contextlib.suppress(Exception):  # what can't be applied once more ends it
+            self._apply_again(type(replica), position, trail)
         return trail
 
-    def _judge(self, place: int) -> None:
-        kept = self._checkpoints[place]
-        mine = kept.trails.get(self._here.member)
-        other = next((name for name in kept.trails if name in kept.differs), None)
+    def _apply_again(self, cls: Any, last: int, trail: list[tuple[Any, ...]]) -> None:
+        here, base = self._here, self._base
+        if base is None:
+            return
+        copy = cls.__new__(cls)
+        copy.set_state(here.codec.decode(memoryview(base.state)))
+        position = base.position
+
+        def add(number: int, again: bytes = b"", before: bytes = b"") -> None:
+            trail.append((position, number, self._digest_of_state(copy)[:_STEP_BYTES], again, before))
+
+        add(_NO_COMMAND)
+        for entry in self._applied:
+            if entry.position > last:
+                return
+            if entry.kind == "view":
+                position += 1
+                copy.on_view(*entry.what)
+                add(_NO_COMMAND)
+                continue
+            returned = iter(entry.results)
+            calls = here.codec.decode(memoryview(entry.what))
+            for number, one in [(calls[at], one) for at in range(0, len(calls), 2) for one in calls[at + 1]]:
+                position += 1
+                (result,) = here.commands.run(copy, [number, [one]])
+                add(max(number, ~number), _digest_of_result(result), next(returned))
+
+    def _judge(self, position: int) -> None:
+        point = self._points[position]
+        mine = point.trails.get(self._here.member)
+        other = next((name for name in point.trails if name in point.differs), None)
         if mine is None or other is None:
             return
-        theirs = kept.trails[other]
-        differ = [at for at in sorted(mine.keys() & theirs.keys()) if mine[at] != theirs[at]]
-        for at in differ:
-            if mine[at][1][:_STEP_BYTES] != theirs[at][1][:_STEP_BYTES]:
-                raise self._diverged(at, self._here.commands.names[mine[at][0]], other)
-        raise self._diverged(differ[0] if differ else kept.position, None, other)
+        theirs = point.trails[other]
+        common = sorted(mine.keys() & theirs.keys())
+        for before, at in zip([-1, *common], common, strict=False):
+            if not mine[at].is_like(theirs[at]):
+                if before < 0:  # the two have agreed nowhere
+                    break
+                number = mine[at].number
+                raise self._diverged(
+                    at, "on_view" if number == _NO_COMMAND else self._here.commands.names[number], other
+                )
+        differ = [at for at in common if mine[at] != theirs[at]]
+        raise self._diverged(differ[0] if differ else position, None, other)
+
+    def _go_on_without_the_gone(self) -> None:
+        """Judge without the trails of members that have gone before they sent them."""
+        differs = self._points[self._differs_at].differs
+        if differs.isdisjoint(self._here.members):
+            raise self._diverged(self._differs_at, None, min(differs))
 
     def _diverged(self, position: int, command: str | None, other: str) -> errors.Diverged:
         here = self._here
         where = f"at {here.member!r} than at {other!r}"
         if command is None:
-            first = self._checkpoints[0].position
+            first = min(self._base.position if self._base else 0, position)
             text = (
                 f"between positions {first} and {position}, {here.group!r} has become another one {where}, and no "
                 f"command does it when it is applied once more: was the state changed without a command?"
@@ -183,6 +298,18 @@ class Verifier:
                 f"may use its arguments and the state, and no clock, chance, identity, environment, or order of a set"
             )
         return errors.Diverged(text, position, command)
+
+
+def _digest_of_state(codec: Any, state: Any) -> bytes:
+    return digest(state if codec is PLAIN else codec.decode(memoryview(written(codec, state))))
+
+
+def check_digest(codec: Any, state: Any) -> None:
+    """Raise TypeError for a state that has no digest: replicas could not compare it."""
+    try:
+        _digest_of_state(codec, state)
+    except Exception as error:
+        raise TypeError(f"verify= compares digests, and this state has none: {error!r:.200}") from error
 
 
 def _are_alike(one: bytes, other: bytes) -> bool:
@@ -197,24 +324,6 @@ def _digest_of_result(result: Any) -> bytes:
         return b"None"
     if type(result) is Raised:
         return type(result.error).__qualname__.encode()
-    try:
-        return digest(_shown(result))[:_STEP_BYTES]
-    except (ValueError, RecursionError):  # nested too deep, or in itself
-        return type(result).__qualname__.encode()
-
-
-_ATOMS = frozenset((type(None), bool, int, float, str, bytes, bytearray))
-
-
-def _shown(thing: Any) -> Any:
-    """Replace what is no plain data by the name of its type: it may be large, or end when it is read."""
-    kind = type(thing)
-    if kind in _ATOMS:
-        return thing
-    if kind is dict:
-        return {_shown(key): _shown(value) for key, value in thing.items()}
-    if kind in (list, tuple):
-        return tuple(map(_shown, thing))  # which may be a key, or in a set
-    if kind in (set, frozenset):
-        return frozenset(map(_shown, thing))
-    return kind.__qualname__
+    with contextlib.suppress(Exception):  # it has no digest
+        return digest(result)[:_STEP_BYTES]
+    return digest_of_kinds(result)[:_STEP_BYTES] or type(result).__qualname__.encode()

@@ -25,7 +25,7 @@ from test_ownership import StruckError, struck
 
 import busq
 import busq.codec
-from busq._state.plain_codec import digest
+from busq._state.digests import digest
 from busq.replica import Barrier, Counter, Dict, Election, Lock
 
 Fork = Callable[..., Child]
