@@ -185,7 +185,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
         Parameters: `data` and `timeout`, as in `Peer.ask`.
 
         Errors: PeerDead if the asker has left or died; ValueError if the message was not asked, or was replied to
-        before; Full if the memory for messages, or the asker's queue of replies, stayed full until the timeout;
+        before; Full if the memory for messages stayed full until the timeout (in the asker's queue there is room);
         ShutDown, also if the peer that received the request was closed; ForkedHandle in a forked child; TypeError.
         After Full the call can be repeated.  An exception that is raised by a signal handler has in its attribute
         `sent`, 0 or 1, whether the reply was sent.
@@ -510,13 +510,16 @@ class Peer:
         Parameters: `to`, the name of a peer; `data`, as in `send`, at most 16 bytes less than the bus's arena;
         `timeout`, how many seconds to wait, for room and for the reply together: None waits for ever.
 
-        Errors: PeerDead as soon as the process that was asked has left or died without a reply, whether or not it is
-        durable and whether or not a successor resumes it: the request may have been carried out, or be carried out
-        later.  A process that is merely stopped is not dead.  Empty if no reply came before the timeout: one that comes
-        later is dropped.  NoSpace if the bus has no free slot: a peer that asks takes a second one, for the replies, at
-        its first ask.  Full, UnknownPeer, ShutDown, ForkedHandle, ValueError and TypeError as in `send`; ValueError
-        with another order than bus1.  Each has in its attribute `sent`, 0 or 1, whether the request was sent; so does
-        an exception that is raised by a signal handler.
+        Errors: PeerDead as soon as the process that was asked has left or died without a reply, whether or not it
+        is durable and whether or not a successor resumes it: the request may have been carried out, or be carried
+        out later.  Of a shared queue, that is the reader which has taken the request for good; while none has, or it
+        is to be acknowledged, any reader will do.  A process that is merely stopped is not dead.  Empty if no reply
+        came before the timeout: one that comes later is dropped.  NoSpace if the bus has no free slot: a peer that
+        asks takes a second one, for the replies, at its first ask.  Full, also where as many requests are under way
+        as the queue of a peer holds messages, since each holds the place of its reply; UnknownPeer, ShutDown,
+        ForkedHandle, ValueError and TypeError as in `send`; ValueError with another order than bus1.  Each has in
+        its attribute `sent`, 0 or 1, whether the request was sent; so does an exception that is raised by a signal
+        handler.
 
         Cost: that of two messages, and of a system call that asks whether the other one lives.
 

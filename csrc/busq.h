@@ -183,7 +183,7 @@ typedef struct {
 } busq_envelope;
 
 typedef struct {
-  uint64_t number; /* of the asker's requests, from 1 */
+  uint64_t number; /* of one of the asker's requests (shm/message/reply_place.h) */
   uint64_t to;     /* the target that takes the reply */
 } busq_request;
 
@@ -412,10 +412,20 @@ int busq_peer_send_parts(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
  */
 int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp);
 uint64_t busq_peer_target(const busq_peer *peer);
-/* From now on, no request before this number waits for its reply. */
-void busq_peer_await(busq_peer *replies, uint64_t number);
-/* BUSQ_EMPTY: the asker lives, and does not wait for the reply any more. */
-int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number);
+/* Holds the place of a reply, and gives the request that is to be sent its number.  BUSQ_FULL where as many wait, or
+ * replies are kept, as a queue holds messages; the second form then asks for room, as busq_peer_send_asking. */
+int busq_peer_request_begin(busq_peer *peer, busq_peer *replies, int64_t timeout_ns, uint64_t *numberp);
+int busq_peer_request_begin_asking(busq_peer *peer, busq_peer *replies, uint64_t *numberp);
+/* The reply was taken. */
+void busq_peer_request_answered(busq_peer *replies, uint64_t number);
+/* The request waits no more: a reply to it is not sent, or, if that has begun, is to be dropped where it arrives.
+ * Changes nothing where the reply was taken. */
+void busq_peer_request_end(busq_peer *replies, uint64_t number);
+/* Lives the process that a request depends on: the reader that has taken it, or the peer that was asked, in that life? */
+int busq_peer_request_lives(busq_peer *peer, busq_peer *replies, uint64_t number, uint64_t target, uint64_t began);
+/* Replies, if the asker waits for it; BUSQ_EMPTY if it does not, and lives.  The parts end with the request. */
+int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_part *parts, uint32_t n_parts,
+                    int64_t timeout_ns, uint32_t *sentp);
 /* Does a process stand behind a target?  Its lives differ in when they began. */
 int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp);
 /* As busq_peer_life, right before a send, which asks the kernel itself unless messages may go to the dead: then this

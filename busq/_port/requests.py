@@ -12,7 +12,6 @@ that waits; waits for the descriptor of `replies` to be readable; then calls `ta
 from __future__ import annotations
 
 import contextlib
-import itertools
 import queue
 import threading
 import time
@@ -27,7 +26,6 @@ from busq.peer import Message, Payload
 
 SLICE_NS = 50_000_000  # how long the death of the one asked may go unnoticed
 _SETTLE_NS = 2_000_000_000
-_FEW = 8
 
 
 class Requests:
@@ -37,17 +35,13 @@ class Requests:
         """Take a second slot of the bus, for the replies."""
         self._port = port
         self._replies = core.join_replies(port)
-        self._lock = threading.RLock()  # a handler of a signal may ask as well
-        self._numbers = itertools.count(1)
-        self._last = 0
         self._waiting: dict[int, Request] = {}
         self._leader: dict[None, Request] = {}  # the one whose thread sleeps in the queue, if there is one
         self._asleep: dict[int, Request] = {}  # those whose threads sleep until they are woken
 
     def attach(self) -> None:
         """Let C ask as well, where no other request waits."""
-        shared = (self._waiting, self._leader, self._asleep, self._numbers)
-        core.attach_requests(self._port, self, self._replies, *shared)
+        core.attach_requests(self._port, self, self._replies, self._waiting, self._leader, self._asleep)
 
     def close(self) -> None:
         """Leave; what waits gets ShutDown."""
@@ -71,10 +65,8 @@ class Requests:
     def begin(self, port: Any, request: Request, data: Payload, deadline: Deadline, note: Any) -> None:
         """Send a request; `note` records whether it was sent.  Whatever comes of it, `end` has to follow.
 
-        After Full it may be begun again.
+        After Full it may be begun again: until then, others may have the place of its reply.
         """
-        if not request.number:
-            self._register(request)
         for is_retry in (False, True):
             result = self._send(request, data, deadline, note)
             if result not in (core.PEER_DEAD, core.INVALID):
@@ -82,35 +74,34 @@ class Requests:
             core.forget(port, request.asked)  # it may have joined again since
             if is_retry and result == core.PEER_DEAD:
                 raise errors.PeerDead(f"{request.asked!r} has left or died: it was not asked")
+        if result == core.FULL:
+            self._forget(request)
         core.check(result)
 
     def _send(self, request: Request, data: Payload, deadline: Deadline, note: Any) -> int:
+        is_asking = deadline is ASKING
         while True:
-            is_asking = deadline is ASKING
-            result = core.ask_slice(self._port, request, data, self._replies, deadline.left_ns(), is_asking, note)
+            result = core.OK
+            if not request.number:
+                left_ns = deadline.left_ns()
+                result = core.request_begin(self._port, self._replies, request, self._waiting, left_ns, is_asking)
+            if result == core.OK:
+                result = core.ask_slice(self._port, request, data, self._replies, deadline.left_ns(), is_asking, note)
             if result != core.INTERRUPTED:
                 return result
             # The one asked may be held up as well: by its replies to requests that were given up, in a full queue.
             while self.take(0) == core.OK:
                 pass
 
-    def _register(self, request: Request) -> None:
-        with self._lock:
-            request.number = next(self._numbers)
-            self._last = max(self._last, request.number)
-            self._waiting[request.number] = request
-            # After that: another one may have had a later number, and have ended, between the first of these lines and
-            # here.  Where many wait, one of them takes what comes, and it need not be exact.
-            floor = min(self._waiting) if len(self._waiting) < _FEW else 0
-            core.await_from(self._replies, floor)
+    def _forget(self, request: Request) -> None:
+        if request.number:
+            self._waiting.pop(request.number, None)
+            core.request_end(self._replies, request)
 
     def end(self, request: Request) -> None:
         """Wait for this one no more; its reply is dropped."""
         self._step_down(request)  # if it was struck before it had done so
-        with self._lock:
-            # While a request waits, replies are taken out of the queue.  When none does, they need not be sent.
-            if self._waiting.pop(request.number, None) is not None and not self._waiting:
-                core.await_from(self._replies, self._last + 1)
+        self._forget(request)
         # Not kept: a frame that a traceback keeps would keep the reply in its place, and what comes behind it.
         request.reply = None
         # What is late would keep memory until the next request.
@@ -125,10 +116,10 @@ class Requests:
 
     def look(self, request: Request) -> bool:
         """Return whether the peer that was asked lives; if not, all replies that have come were taken."""
-        if core.asked_lives(self._port, request):
+        if core.asked_lives(self._port, self._replies, request):
             return True
         self._settle(request)
-        return False
+        return request.reply is None and core.asked_lives(self._port, self._replies, request)  # another reader has it
 
     def check_asked(self, request: Request) -> None:
         """Raise PeerDead if no reply can come any more."""

@@ -12,6 +12,8 @@
  * slice of time, and whatever concerns other requests, goes on in busq/_port/requests.py, which finds the request registered as if
  * it had done so.  Without an interpreter's lock all of it goes on there, since requests of several threads meet in dictionaries.
  *
+ * A request that is registered holds the place of its reply (shm/request.h), and both end together.
+ *
  * Not given: waking others, or looking whether the one asked lives: requests.py does.
  */
 
@@ -108,7 +110,8 @@ static int take_now(Port *replies, PyObject *waiting, Request **handed)
   if (result != BUSQ_OK)
     return result;
   busq_peer_receive_end(replies->peer);
-  Request *request = request_of(waiting, number_of(&seen));
+  const uint64_t number = number_of(&seen);
+  Request *request = request_of(waiting, number);
   if (PyErr_Occurred() || (result = peek_reply(replies, &found, 0)) != BUSQ_OK) {
     Py_XDECREF(request);
     return PyErr_Occurred() ? RAISED : result;
@@ -124,10 +127,12 @@ static int take_now(Port *replies, PyObject *waiting, Request **handed)
     receive_take(replies->peer_owner, message, &found, 0);
     request->reply = (PyObject *)message;
     *handed = request;
-    request = NULL;
   }
   busq_peer_receive_end(replies->peer);
-  Py_XDECREF(request);
+  if (message || (!request && result == BUSQ_OK))
+    busq_peer_request_answered(replies->peer, number);
+  if (!message)
+    Py_XDECREF(request);
   return PyErr_Occurred() ? RAISED : result;
 }
 
@@ -232,6 +237,47 @@ static PyObject *ask_slice(PyObject *module, PyObject *args)
   return result == RAISED ? NULL : PyLong_FromLong(result);
 }
 
+/* request_begin(port, replies, request, waiting, timeout_ns, is_asking): holds a place for its reply, and registers it; a result. */
+static PyObject *request_begin(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  PyObject *object, *replies, *request, *waiting;
+  long long timeout_ns;
+  int is_asking, result;
+  uint64_t number = 0;
+  if (!PyArg_ParseTuple(args, "OOO!O!Lp", &object, &replies, state->request_type, &request, &PyDict_Type, &waiting, &timeout_ns,
+                        &is_asking))
+    return NULL;
+  Port *self = port_checked(module, object), *back = self ? port_checked(module, replies) : NULL;
+  if (!back)
+    return NULL;
+  Py_BEGIN_ALLOW_THREADS
+  result = is_asking ? busq_peer_request_begin_asking(self->peer, back->peer, &number)
+                     : busq_peer_request_begin(self->peer, back->peer, timeout_ns, &number);
+  Py_END_ALLOW_THREADS
+  ((Request *)request)->number = number;
+  PyObject *key = result == BUSQ_OK ? PyLong_FromUnsignedLongLong(number) : NULL;
+  if (key)
+    (void)PyDict_SetItem(waiting, key, request);
+  Py_XDECREF(key);
+  return PyErr_Occurred() || PyErr_CheckSignals() < 0 ? NULL : PyLong_FromLong(result);
+}
+
+/* request_end(replies, request): its place is free, or will be when a reply that is on its way has come. */
+static PyObject *request_end(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  PyObject *object, *request;
+  if (!PyArg_ParseTuple(args, "OO!", &object, state->request_type, &request))
+    return NULL;
+  Port *replies = port_checked(module, object);
+  if (!replies)
+    return NULL;
+  busq_peer_request_end(replies->peer, ((Request *)request)->number);
+  ((Request *)request)->number = 0;
+  Py_RETURN_NONE;
+}
+
 static PyObject *forget(PyObject *module, PyObject *args)
 {
   PyObject *object, *name;
@@ -266,32 +312,18 @@ static PyObject *join_replies(PyObject *module, PyObject *object)
   return (PyObject *)replies;
 }
 
-static PyObject *await_from(PyObject *module, PyObject *args)
-{
-  PyObject *object;
-  unsigned long long number;
-  if (!PyArg_ParseTuple(args, "OK", &object, &number))
-    return NULL;
-  Port *replies = port_checked(module, object);
-  if (!replies)
-    return NULL;
-  busq_peer_await(replies->peer, number);
-  Py_RETURN_NONE;
-}
-
-/* asked_lives(port, request): in the life that was asked. */
+/* asked_lives(port, replies, request): the reader that has taken it, or the peer that was asked, in the life that was asked. */
 static PyObject *asked_lives(PyObject *module, PyObject *args)
 {
   const busq_state *state = PyModule_GetState(module);
-  PyObject *object, *request;
-  uint64_t began;
-  if (!PyArg_ParseTuple(args, "OO!", &object, state->request_type, &request))
+  PyObject *object, *replies, *request;
+  if (!PyArg_ParseTuple(args, "OOO!", &object, &replies, state->request_type, &request))
     return NULL;
-  Port *self = port_checked(module, object);
-  if (!self)
+  Port *self = port_checked(module, object), *back = self ? port_checked(module, replies) : NULL;
+  if (!back)
     return NULL;
   const Request *asked = (Request *)request;
-  return PyBool_FromLong(busq_peer_life(self->peer, asked->target, &began) == BUSQ_OK && began == asked->began);
+  return PyBool_FromLong(busq_peer_request_lives(self->peer, back->peer, asked->number, asked->target, asked->began) == BUSQ_OK);
 }
 
 static PyObject *tail(PyObject *module, PyObject *object)
@@ -322,12 +354,12 @@ static PyObject *follow(PyObject *module, PyObject *args)
   Py_RETURN_NONE;
 }
 
-/* attach_requests(port, requests, replies, waiting, leader, asleep, numbers): after the first ask. */
+/* attach_requests(port, requests, replies, waiting, leader, asleep): after the first ask. */
 static PyObject *attach_requests(PyObject *module, PyObject *args)
 {
-  PyObject *object, *requests, *replies, *waiting, *leader, *asleep, *numbers;
-  if (!PyArg_ParseTuple(args, "OOOO!O!O!O", &object, &requests, &replies, &PyDict_Type, &waiting, &PyDict_Type, &leader,
-                        &PyDict_Type, &asleep, &numbers))
+  PyObject *object, *requests, *replies, *waiting, *leader, *asleep;
+  if (!PyArg_ParseTuple(args, "OOOO!O!O!", &object, &requests, &replies, &PyDict_Type, &waiting, &PyDict_Type, &leader,
+                        &PyDict_Type, &asleep))
     return NULL;
   Port *self = port_checked(module, object), *back = self ? port_checked(module, replies) : NULL;
   if (!back)
@@ -337,7 +369,6 @@ static PyObject *attach_requests(PyObject *module, PyObject *args)
   self->ask.waiting = new_ref(waiting);
   self->ask.leader = new_ref(leader);
   self->ask.asleep = new_ref(asleep);
-  self->ask.numbers = new_ref(numbers);
   self->ask.port = new_ref((PyObject *)back);
   self->ask.requests = new_ref(requests);
   Py_RETURN_NONE;
@@ -347,7 +378,8 @@ PyMethodDef ask_functions[] = {{"take_reply", VARARGS(take_reply), NULL},
                                {"ask_slice", VARARGS(ask_slice), NULL},
                                {"forget", VARARGS(forget), NULL},
                                {"join_replies", ONE_ARG(join_replies), NULL},
-                               {"await_from", VARARGS(await_from), NULL},
+                               {"request_begin", VARARGS(request_begin), NULL},
+                               {"request_end", VARARGS(request_end), NULL},
                                {"asked_lives", VARARGS(asked_lives), NULL},
                                {"tail", ONE_ARG(tail), NULL},
                                {"has_received", VARARGS(has_received), NULL},
@@ -364,22 +396,24 @@ static int may_ask_now(const Port *self, PyObject *to, PyObject *data)
          PyBytes_CheckExact(data) && PyBytes_Size(data) <= SEND_BYTES_MAX;
 }
 
-/* Registered as requests.py would have done it, so that from any step on that can go on with it.  Between this and request_end no Python
- * code runs, but where a comment names it. */
-static PyObject *request_begin(Port *self, Request *request)
+/* Registered as requests.py would have done it, so that from any step on that can go on with it.  Between this and alone_end no Python
+ * code runs, but where a comment names it.  NULL without an exception: no place is free. */
+static PyObject *alone_begin(Port *self, Request *request)
 {
-  PyObject *key = PyIter_Next(self->ask.numbers);
-  if (!key)
-    return NULL;
-  request->number = PyLong_AsUnsignedLongLong(key);
-  if (PyDict_SetItem(self->ask.waiting, key, (PyObject *)request) < 0 ||
-      PyDict_SetItem(self->ask.leader, Py_None, (PyObject *)request) < 0)
+  uint64_t number = 0;
+  const int result = busq_peer_request_begin(self->peer, ((Port *)self->ask.port)->peer, 0, &number);
+  if (result != BUSQ_OK)
+    return result == BUSQ_FULL ? NULL : error_raise(self->state, result);
+  request->number = number;
+  PyObject *key = PyLong_FromUnsignedLongLong(request->number);
+  if (key && (PyDict_SetItem(self->ask.waiting, key, (PyObject *)request) < 0 ||
+              PyDict_SetItem(self->ask.leader, Py_None, (PyObject *)request) < 0))
     Py_CLEAR(key);
   return key;
 }
 
 /* Waits no more.  An exception that is set stays; one that a handler raises here is returned as -1. */
-static int request_end(Port *self, Request *request, PyObject *key)
+static int alone_end(Port *self, Request *request, PyObject *key)
 {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
@@ -387,8 +421,8 @@ static int request_end(Port *self, Request *request, PyObject *key)
     (void)PyDict_DelItem(self->ask.leader, Py_None);
   if (key && PyDict_GetItemWithError(self->ask.waiting, key))
     (void)PyDict_DelItem(self->ask.waiting, key);
-  if (!PyDict_Size(self->ask.waiting))
-    busq_peer_await(((Port *)self->ask.port)->peer, request->number + 1);
+  if (request->number)
+    busq_peer_request_end(((Port *)self->ask.port)->peer, request->number);
   PyErr_Clear();
   if (PyDict_Size(self->ask.asleep)) /* Python code, for those that have come meanwhile */
     Py_XDECREF(PyObject_CallMethod(self->ask.requests, "wake", NULL));
@@ -416,6 +450,8 @@ static int take_own(Port *self, Request *request)
     request->reply = (PyObject *)message;
   }
   busq_peer_receive_end(replies->peer);
+  if (message)
+    busq_peer_request_answered(replies->peer, request->number);
   if (!is_own) {
     result = take_now(replies, self->ask.waiting, &handed);
     Py_XDECREF(handed);
@@ -451,7 +487,7 @@ static PyObject *ask_alone(Port *self, PyObject *to, PyObject *data, int64_t tim
   if (!request)
     return NULL;
   const int64_t end_ns = deadline_of(timeout_ns);
-  PyObject *key = request_begin(self, request);
+  PyObject *key = alone_begin(self, request);
   const busq_request tail_of = {request->number, busq_peer_target(((Port *)self->ask.port)->peer)};
   const busq_part parts[] = {{PyBytes_AsString(data), (uint64_t)PyBytes_Size(data)}, {&tail_of, sizeof tail_of}};
   const asking call = {self, parts, 2, 0, request, is_sent};
@@ -467,7 +503,7 @@ static PyObject *ask_alone(Port *self, PyObject *to, PyObject *data, int64_t tim
       reply = PyObject_CallMethod(self->ask.requests, "go_on", "OL", (PyObject *)request, (long long)end_ns);
     }
   }
-  if (request_end(self, request, key) < 0)
+  if (alone_end(self, request, key) < 0)
     Py_CLEAR(reply);
   Py_XDECREF(key);
   Py_DECREF(request);

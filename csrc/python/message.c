@@ -307,16 +307,12 @@ typedef struct {
   uint32_t sent;
 } replying;
 
-/* Looked at again after every slice: nothing empties the queue of an asker that asks no more.  BUSQ_EMPTY: it waits no more. */
+/* Looked at again after every slice: its asker may have given up.  BUSQ_EMPTY: it has. */
 static int reply_step(void *call, int64_t left_ns)
 {
   replying *self = call;
-  const busq_request *request = &self->message->more->request;
-  busq_peer *peer = self->message->peer;
-  const int result = busq_peer_is_awaited(peer, request->to, request->number);
-  return result ? result
-                : busq_peer_send_parts(peer, &request->to, 1, self->data->parts, self->data->n_parts, BUSQ_FORM_REPLY, left_ns,
-                                       &self->sent);
+  return busq_peer_reply(self->message->peer, &self->message->more->request, self->data->parts, self->data->n_parts, left_ns,
+                         &self->sent);
 }
 
 static void reply_fail(const Message *self, int result)

@@ -372,7 +372,7 @@ static void port_dealloc(Port *self)
   PyObject_GC_UnTrack(self);
   (void)port_clear(self);
   PyObject *all[] = {(PyObject *)self->peer_owner, self->module,     self->name,       self->targets, self->replaced,
-                     self->ask.waiting,        self->ask.leader, self->ask.asleep, self->ask.numbers};
+                     self->ask.waiting,        self->ask.leader, self->ask.asleep};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     Py_XDECREF(all[i]);
   for (uint32_t slot = 0; self->names && slot < self->slots; slot++)

@@ -58,7 +58,7 @@ typedef struct {
   struct {
     PyObject *port;     /* where replies come */
     PyObject *requests; /* what goes on with what takes longer */
-    PyObject *waiting, *leader, *asleep, *numbers;
+    PyObject *waiting, *leader, *asleep;
   } ask;
 } Port;
 

@@ -133,8 +133,11 @@ static int region_reserve(busq_bus *bus, const char *directory)
 {
   int number;
   do
-    number = posix_fallocate(bus->fd, 0, (off_t)bus->geometry.segment_bytes);
+    number = posix_fallocate(bus->fd, 0, (off_t)bus->geometry.reply_places_offset);
   while (number == EINTR);
+  /* Places for replies are reserved by the peers that ask. */
+  if (number == 0 && ftruncate(bus->fd, (off_t)bus->geometry.segment_bytes) < 0)
+    number = errno;
   if (number == 0)
     return BUSQ_OK;
   errno = number;

@@ -2,10 +2,17 @@
 #include "shm/request.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/reserve.h"
 #include "shm/death/join.h"
 #include "shm/memory/names.h"
+#include "shm/message/reply_place.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
+#include "shm/wait/descriptor.h"
+#include "shm/wait/send_call.h"
+#include "shm/wake/wake.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +45,22 @@ static int replies_without_slot(const busq_peer *peer)
                     peer->self->name, why);
 }
 
+/* Reserved here, so that a full file system is an error of the first ask, and a bus without requests needs no memory for
+ * them. */
+static int reserve_places(const busq_peer *replies)
+{
+  const busq_geometry *geometry = &replies->bus->geometry;
+  const uint64_t begin = geometry->reply_places_offset + replies->slot * geometry->reply_places_bytes;
+  int number;
+  do
+    number = posix_fallocate(replies->bus->fd, (off_t)begin, (off_t)geometry->reply_places_bytes);
+  while (number == EINTR);
+  errno = number;
+  return number ? busq_error_system("can't reserve %llu bytes of bus \"%s\" for the replies to \"%s\"",
+                                    (unsigned long long)geometry->reply_places_bytes, replies->bus->name, replies->self->name)
+                : BUSQ_OK;
+}
+
 int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
 {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -51,32 +74,213 @@ int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
     if (result != BUSQ_PEER_EXISTS)
       break;
   }
-  return result == BUSQ_NO_SPACE ? replies_without_slot(peer) : result;
+  if (result == BUSQ_NO_SPACE)
+    return replies_without_slot(peer);
+  if (result == BUSQ_OK && (result = reserve_places(*repliesp)) != BUSQ_OK) {
+    busq_peer_free(*repliesp);
+    *repliesp = NULL;
+  }
+  return result;
 }
 
-/* ---- awaiting ---- */
+/* ---- places: what the asker keeps about them, with the send latch of the peer that takes its replies ---- */
 
-void busq_peer_await(busq_peer *replies, uint64_t number)
+static void place_is_free(busq_replies *places, const busq_bus *bus, uint64_t number)
 {
-  if (!busq_peer_check(replies)) /* once closed, the slot may be another peer's */
-    busq_store_release(&replies->self->awaited, number);
+  BUSQ_ASSERT(places->n_used > 0 && places->n_free < places->free_room);
+  places->free[places->n_free++] = (uint32_t)(number % bus->geometry.capacity);
+  places->n_used--;
 }
 
-int busq_peer_is_awaited(busq_peer *peer, uint64_t target, uint64_t number)
+static bool place_change(const busq_peer *replies, uint64_t number, busq_reply_state from, busq_reply_state to, uint64_t holder)
 {
-  const int result = busq_peer_check(peer);
+  return busq_reply_place_change(replies->bus, replies->slot, number, from, to, holder);
+}
+
+static bool place_was_answered(const busq_peer *replies, uint64_t number)
+{
+  return place_change(replies, number, BUSQ_REPLY_SENDING, BUSQ_REPLY_FREE, 0) ||
+         place_change(replies, number, BUSQ_REPLY_GIVEN_UP, BUSQ_REPLY_FREE, 0);
+}
+
+/* The reply to a request that was given up will not come any more. */
+static bool place_is_left(const busq_peer *replies, uint64_t number)
+{
+  const busq_pair seen = busq_pair_load(busq_reply_place_of(replies->bus, replies->slot, number));
+  return seen.lo != busq_reply_word(busq_reply_turn(replies->bus, number), BUSQ_REPLY_GIVEN_UP) ||
+         (!busq_life_is_going_on(replies->bus, seen.hi) && place_was_answered(replies, number));
+}
+
+static void look_at_given_up(busq_peer *replies)
+{
+  busq_replies *places = &replies->replies;
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < places->n_given_up; i++) {
+    const uint64_t number = places->given_up[i];
+    if (place_is_left(replies, number))
+      place_is_free(places, replies->bus, number);
+    else
+      places->given_up[kept++] = number;
+  }
+  places->n_given_up = kept;
+}
+
+/* Each request that waits has room for its reply, whichever replies come first, and however long those that have come,
+ * or are looked at in place, stay in the queue. */
+static bool places_are_taken(const busq_peer *replies)
+{
+  const uint64_t head = busq_load_acquire(&replies->self->queue.head);
+  return replies->replies.n_used + (busq_ring_tail(&replies->receiver.ring) - head) >= replies->bus->geometry.capacity;
+}
+
+static int place_take(busq_peer *replies, uint64_t *numberp)
+{
+  busq_replies *places = &replies->replies;
+  const busq_bus *bus = replies->bus;
+  if (places_are_taken(replies) && places->n_given_up)
+    look_at_given_up(replies);
+  if (places_are_taken(replies))
+    return busq_error_full(bus->name, replies->self->name, busq_load_relaxed(&replies->self->name_bytes));
+  if (!busq_reserve(&places->free, &places->free_room, (uint64_t)places->n_known + 1, sizeof *places->free) ||
+      !busq_reserve(&places->given_up, &places->given_up_room, (uint64_t)places->n_known + 1, sizeof *places->given_up))
+    return busq_error(BUSQ_NO_SPACE, "no memory for %u requests at once", places->n_used + 1);
+  const uint32_t index = places->n_free ? places->free[--places->n_free] : places->n_known++;
+  busq_reply_place *place = busq_bus_reply_places(bus, replies->slot) + index;
+  busq_pair seen = busq_pair_load(place);
+  uint64_t turn;
+  do
+    turn = ((seen.lo >> 2) + 1) & BUSQ_REPLY_TURN_MASK;
+  while (!busq_pair_cas(place, &seen, (busq_pair){busq_reply_word(turn, BUSQ_REPLY_AWAITED), 0}));
+  *numberp = turn * bus->geometry.capacity + index;
+  places->n_used++;
+  return BUSQ_OK;
+}
+
+static bool places_enter(busq_peer *replies)
+{
+  if (replies->fork_generation != busq_fork_generation)
+    return false;
+  busq_biased_latch_acquire(&replies->sender.latch);
+  if (!busq_load_relaxed(&replies->is_closed)) /* once closed, the slot may be another peer's */
+    return true;
+  busq_biased_latch_release(&replies->sender.latch);
+  return false;
+}
+
+/* A thread that waits for a place waits for room in the queue for replies. */
+static void places_leave(busq_peer *replies, bool has_freed)
+{
+  busq_biased_latch_release(&replies->sender.latch);
+  if (has_freed)
+    busq_wake_for_room(replies->bus, replies->slot);
+}
+
+/* ---- asking ---- */
+
+typedef struct {
+  busq_peer *replies;
+  uint64_t *numberp;
+} asking;
+
+static int request_begin(busq_peer *peer, const void *arguments, uint64_t *failed_targetp)
+{
+  const asking *call = arguments;
+  int result = busq_peer_check(peer);
+  *failed_targetp = busq_peer_address(call->replies);
+  if (result == BUSQ_OK && !places_enter(call->replies))
+    result = BUSQ_CLOSED;
+  if (result != BUSQ_OK)
+    return result;
+  result = place_take(call->replies, call->numberp);
+  places_leave(call->replies, false);
+  return result;
+}
+
+int busq_peer_request_begin(busq_peer *peer, busq_peer *replies, int64_t timeout_ns, uint64_t *numberp)
+{
+  return busq_send_wait(peer, request_begin, &(asking){replies, numberp}, timeout_ns);
+}
+
+int busq_peer_request_begin_asking(busq_peer *peer, busq_peer *replies, uint64_t *numberp)
+{
+  const asking call = {replies, numberp};
+  uint64_t target;
+  int result = request_begin(peer, &call, &target);
+  if (result != BUSQ_FULL || (result = busq_descriptor_ask_for_room(peer, target)) != BUSQ_OK)
+    return result;
+  return request_begin(peer, &call, &target);
+}
+
+/* Where its sender finds no room while we look, the place is awaited again. */
+void busq_peer_request_end(busq_peer *replies, uint64_t number)
+{
+  busq_replies *places = &replies->replies;
+  bool has_freed = false, is_given_up = false;
+  if (!places_enter(replies))
+    return;
+  busq_reply_place *place = busq_reply_place_of(replies->bus, replies->slot, number);
+  const uint64_t turn = busq_reply_turn(replies->bus, number);
+  busq_pair seen = busq_pair_load(place);
+  while (!has_freed && !is_given_up) {
+    if (seen.lo == busq_reply_word(turn, BUSQ_REPLY_AWAITED))
+      has_freed = busq_pair_cas(place, &seen, (busq_pair){busq_reply_word(turn, BUSQ_REPLY_FREE), 0});
+    else if (seen.lo == busq_reply_word(turn, BUSQ_REPLY_SENDING))
+      is_given_up = busq_pair_cas(place, &seen, (busq_pair){busq_reply_word(turn, BUSQ_REPLY_GIVEN_UP), seen.hi});
+    else
+      break;
+  }
+  if (has_freed)
+    place_is_free(places, replies->bus, number);
+  if (is_given_up)
+    places->given_up[places->n_given_up++] = number;
+  places_leave(replies, has_freed);
+}
+
+void busq_peer_request_answered(busq_peer *replies, uint64_t number)
+{
+  busq_replies *places = &replies->replies;
+  if (!places_enter(replies))
+    return;
+  const bool has_freed = place_was_answered(replies, number);
+  if (has_freed)
+    place_is_free(places, replies->bus, number);
+  for (uint32_t i = 0; has_freed && i < places->n_given_up; i++)
+    if (places->given_up[i] == number)
+      places->given_up[i--] = places->given_up[--places->n_given_up];
+  places_leave(replies, has_freed);
+}
+
+/* ---- replying ---- */
+
+static int asker_lives(const busq_bus *bus, uint64_t target)
+{
+  const uint64_t life = busq_load_acquire(&bus->slots[busq_target_slot(target)].life);
+  return (uint32_t)(life >> 32) == busq_target_incarnation(target)
+             ? BUSQ_OK
+             : busq_error(BUSQ_PEER_DEAD, "the one who asked has left bus \"%s\" or died; nobody waits for the reply", bus->name);
+}
+
+int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_part *parts, uint32_t n_parts,
+                    int64_t timeout_ns, uint32_t *sentp)
+{
+  const uint32_t slot = busq_target_slot(request->to);
+  int result = busq_peer_check(peer);
   if (result)
     return result;
-  const uint32_t slot = busq_target_slot(target);
-  if (slot >= peer->bus->geometry.peers)
-    return busq_error(BUSQ_CORRUPT, "a request from slot %u of a bus with %u slots", slot, peer->bus->geometry.peers);
-  const busq_slot *asker = &peer->bus->slots[slot];
-  const uint64_t awaited = busq_load_acquire(&asker->awaited);
+  const busq_bus *bus = peer->bus;
+  if (slot >= bus->geometry.peers)
+    return busq_error(BUSQ_CORRUPT, "a request from slot %u of a bus with %u slots", slot, bus->geometry.peers);
+  const uint64_t self = busq_life_name(bus, peer->slot);
+  const bool is_awaited = busq_reply_place_change(bus, slot, request->number, BUSQ_REPLY_AWAITED, BUSQ_REPLY_SENDING, self);
   busq_fence_full();
-  /* Read before the life: the number may be another asker's only if this one is gone. */
-  if ((uint32_t)(busq_load_acquire(&asker->life) >> 32) != busq_target_incarnation(target))
-    return busq_error(BUSQ_PEER_DEAD, "the one who asked has left bus \"%s\" or died; nobody waits for the reply", peer->bus->name);
-  return number < awaited ? BUSQ_EMPTY : BUSQ_OK;
+  /* Read behind the place: that may be another asker's only if this one is gone. */
+  result = asker_lives(bus, request->to);
+  if (result == BUSQ_OK && is_awaited)
+    result = busq_peer_send_parts(peer, &request->to, 1, parts, n_parts, BUSQ_FORM_REPLY, timeout_ns, sentp);
+  if (result != BUSQ_OK && is_awaited &&
+      !busq_reply_place_change(bus, slot, request->number, BUSQ_REPLY_SENDING, BUSQ_REPLY_AWAITED, self))
+    (void)busq_reply_place_change(bus, slot, request->number, BUSQ_REPLY_GIVEN_UP, BUSQ_REPLY_FREE, 0);
+  return result == BUSQ_OK && !is_awaited ? BUSQ_EMPTY : result;
 }
 
 /* ---- lives ---- */
@@ -103,6 +307,22 @@ static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint6
 int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
 {
   return target_life(peer, target, true, beganp);
+}
+
+int busq_peer_request_lives(busq_peer *peer, busq_peer *replies, uint64_t number, uint64_t target, uint64_t began)
+{
+  const uint64_t turn = busq_reply_turn(replies->bus, number);
+  uint64_t found = 0;
+  int result = busq_peer_check(replies);
+  if (result)
+    return result;
+  const busq_pair seen = busq_pair_load(busq_reply_place_of(replies->bus, replies->slot, number));
+  if (seen.lo != busq_reply_word(turn, BUSQ_REPLY_AWAITED) && seen.lo != busq_reply_word(turn, BUSQ_REPLY_SENDING))
+    return BUSQ_OK; /* a thread has taken the reply, and is about to hand it over */
+  if (seen.hi)
+    return busq_life_is_going_on(replies->bus, seen.hi) ? BUSQ_OK : BUSQ_PEER_DEAD;
+  result = busq_peer_life(peer, target, &found);
+  return result == BUSQ_OK && found != began ? BUSQ_PEER_DEAD : result;
 }
 
 int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)

@@ -20,11 +20,17 @@
  * which nothing of this was sent would keep its place in the order without more; its own clock is raised as well
  * (busq_peer_follow), so that the keys of messages go up along every chain of causes, requests and replies included.
  *
- * The asker publishes in its second slot from which request on it still waits for any.  A reply to an earlier one is
- * not sent: it could fill a queue that is not read any more, and its sender would wait there for ever.
+ * There is room for each reply that is waited for: a request holds a place from before it is sent until its reply was
+ * taken (message/reply_place.h), and is not sent while all are held, or the queue for replies is full of what was taken
+ * and is still looked at.  A reply to a request that waits no more is not sent: it could fill a queue that is not read
+ * any more, and its sender would wait there for ever.  One that is on its way when its asker gives up keeps its place,
+ * and is dropped where it arrives.
  *
- * Not given: that a late reply is never sent.  One that is on its way when its asker gives up is dropped where it
- * arrives.
+ * A request to a shared queue depends on the reader that has taken it, as soon as one has; before, and where it is to be
+ * acknowledged, any reader will do.
+ *
+ * Not given: memory for a reply; its sender may have to wait for that.  Room, where a process was stopped while it put a
+ * reply into a queue whose first messages are being looked at: its reply may stand there twice, and holds one place.
  */
 #include "shm/memory/peer.h"
 

@@ -126,6 +126,8 @@ void busq_peer_free(busq_peer *peer)
   free(peer->sender.known);
   free(peer->sender.destinations);
   free(peer->receiver.done);
+  free(peer->replies.free);
+  free(peer->replies.given_up);
   busq_bus_release(peer->bus);
   free(peer);
 }

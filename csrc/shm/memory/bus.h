@@ -57,6 +57,13 @@ static inline busq_node *busq_bus_node(const busq_bus *bus, uint32_t slot, uint3
   return (busq_node *)(void *)(bus->base + bus->geometry.nodes_offset + at * bus->geometry.node_bytes);
 }
 
+/* The first of a peer's places for replies, of which it has as many as its queue has for messages. */
+static inline busq_reply_place *busq_bus_reply_places(const busq_bus *bus, uint32_t slot)
+{
+  return (busq_reply_place *)(void *)(bus->base + bus->geometry.reply_places_offset +
+                                      slot * bus->geometry.reply_places_bytes);
+}
+
 /* How many messages a queue holds before senders wait. */
 static inline uint32_t busq_bus_limit(const busq_bus *bus, const busq_slot *reader)
 {

@@ -82,8 +82,10 @@ bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)
   geometry->arena_offset =
       BUSQ_ALIGN_UP(geometry->table_offset + geometry->extents * sizeof(busq_extent), PAGE_BYTES);
   /* A look at the header of the last possible record stays inside the mapping. */
-  geometry->segment_bytes = geometry->arena_offset + geometry->extents * geometry->extent_bytes +
-                            BUSQ_ALIGN_UP(busq_record_payload_offset(geometry->peers, 512), PAGE_BYTES);
+  geometry->reply_places_offset = geometry->arena_offset + geometry->extents * geometry->extent_bytes +
+                                  BUSQ_ALIGN_UP(busq_record_payload_offset(geometry->peers, 512), PAGE_BYTES);
+  geometry->reply_places_bytes = BUSQ_ALIGN_UP(geometry->capacity * sizeof(busq_reply_place), PAGE_BYTES);
+  geometry->segment_bytes = geometry->reply_places_offset + peers * geometry->reply_places_bytes;
   return true;
 }
 

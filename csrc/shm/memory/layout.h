@@ -5,7 +5,10 @@
  * The layout of a segment.  Everything here is mapped by strangers: offsets instead of pointers, and code that reads an
  * index or a length checks it against private copies of the sizes before using it.
  *
- *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | groups | nodes of peer 0 .. peers-1 | extent table | arena
+ *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | groups | nodes of peer 0 .. peers-1 | extent table | arena |
+ *      places for replies of peer 0 .. peers-1
+ *
+ * The last of these are not reserved when a bus is created: a peer that asks reserves its own (request.c).
  *
  * The header's `stamp` is a hash over everything that two builds must agree on, so that a stranger's segment is
  * refused at the door instead of being misread; its `checksum` covers the fields that never change after creation.
@@ -16,7 +19,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 8u
+#define BUSQ_LAYOUT_VERSION 9u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -46,6 +49,8 @@ typedef struct {
   uint64_t node_bytes;  /* of one, with its holders */
   uint64_t table_offset;
   uint64_t arena_offset;
+  uint64_t reply_places_offset;
+  uint64_t reply_places_bytes; /* of one peer */
   uint64_t segment_bytes;
 } busq_geometry;
 
@@ -143,7 +148,6 @@ typedef struct {
   uint64_t sent;
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
-  uint64_t awaited; /* of a slot for replies: no request before this number waits for its own any more (request.h) */
   uint64_t granting; /* of which nodes it is sending handles (node.h); 0: none */
   _Alignas(64) uint64_t received;
   /* Cold. */
@@ -264,6 +268,10 @@ static inline uint64_t busq_record_payload_offset(uint32_t destinations, uint64_
    * place. */
   return BUSQ_ALIGN_UP(header, size_bytes >= 512 ? 64u : 8u);
 }
+
+/* The place of a reply (reply_place.h): how often it was given to a request << 2 | its state, and the life of the process
+ * that has the request. */
+typedef busq_pair busq_reply_place;
 
 /* A word on which at most one multicast at a time may be decided (claim.h). */
 typedef busq_pair busq_claim_word;

@@ -51,6 +51,21 @@ bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
   return fcntl(bus->fd, F_OFD_GETLK, &lock) < 0 || lock.l_type != F_UNLCK;
 }
 
+/* A life that was resumed has its incarnation in common with the one before. */
+uint64_t busq_life_name(const busq_bus *bus, uint32_t slot)
+{
+  const busq_slot *peer = &bus->slots[slot];
+  const uint64_t incarnation = busq_load_acquire(&peer->life) >> 32, began = busq_load_relaxed(&peer->began_ns) >> 10;
+  return incarnation << 32 | (began & 0xfffff) << 12 | slot;
+}
+
+bool busq_life_is_going_on(const busq_bus *bus, uint64_t name)
+{
+  const uint32_t slot = (uint32_t)name & (BUSQ_LAYOUT_PEERS_MAX - 1);
+  return slot < bus->geometry.peers && (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
+         busq_life_name(bus, slot) == name && busq_life_is_held(bus, slot);
+}
+
 int busq_life_hold(int fd, uint32_t slot)
 {
   return busq_lock_try(fd, LOCK_OF_SLOT(slot));

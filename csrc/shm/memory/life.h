@@ -36,6 +36,10 @@ void busq_guard_close(busq_guard *guard);
 
 /* True where the kernel knows the process behind a slot to live. */
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot);
+/* The life that a slot has now, as a number that no other life has: its incarnation, when it began, and the slot. */
+uint64_t busq_life_name(const busq_bus *bus, uint32_t slot);
+/* True where the kernel knows the process of that life to live, and it has not left. */
+bool busq_life_is_going_on(const busq_bus *bus, uint64_t name);
 /* Takes the slot's byte, for a peer to be: 0 or -1.  The caller is in the slot's grave. */
 int busq_life_hold(int fd, uint32_t slot);
 /* Holds the slot's byte as one of the readers of a shared queue (share.h). */

@@ -291,6 +291,16 @@ typedef struct {
   uint64_t noticed_ns; /* by the tick: when it last looked for dead ones among them */
 } busq_deaths;
 
+/* The places for replies of a peer that takes replies (request.c): under its send latch, since it sends nothing. */
+typedef struct {
+  uint32_t *free; /* places that are free again, the last one on top */
+  uint32_t n_free, free_room;
+  uint32_t n_known; /* places that were in use in this life; the others are free, too */
+  uint32_t n_used;
+  uint64_t *given_up; /* requests that wait no more, while a reply to them was being sent */
+  uint32_t n_given_up, given_up_room;
+} busq_replies;
+
 /* ---- a peer ---- */
 
 struct busq_peer {
@@ -315,6 +325,7 @@ struct busq_peer {
   busq_sleepers sleepers;
   busq_pacing pacing;
   busq_deaths deaths;
+  busq_replies replies;
   busq_node_memory *nodes; /* NULL before its first node or handle (node.h) */
   busq_tracer tracer;      /* has latches of its own (see there) */
 };

@@ -290,6 +290,8 @@ int busq_receive_ack(busq_peer *peer, const busq_message *message)
   if (!message_is_ours(peer, BUSQ_TAKE_OFFERED, message))
     return busq_error(BUSQ_INVALID, "a message that \"%s\" does not have to acknowledge: it was acknowledged before, or was received without ack",
                       peer->self->name);
+  if (peer->receiver.is_consumer)
+    busq_several_answers_for(peer, message->form, message->data, message->size_bytes);
   busq_found_release_record(peer, record, message->mark);
   position_done(peer, message->position);
   return BUSQ_OK;
@@ -314,9 +316,7 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
 {
   if ((busq_load_relaxed(&peer->is_closed) && mode == BUSQ_TAKE_OFFERED) || !message_is_ours(peer, mode, message))
     return false;
-  if (!(peer->receiver.is_consumer
-            ? busq_several_return(peer, busq_place_at(peer->slot, message->position), message->sender | BUSQ_RING_RETURNED)
-            : message_return(peer, message)))
+  if (!(peer->receiver.is_consumer ? busq_several_give_back(peer, message) : message_return(peer, message)))
     return false;
   BUSQ_ASSERT(mode != BUSQ_TAKE_PINNED || peer->receiver.pins > 0);
   busq_store_relaxed(&peer->self->received, --peer->receiver.received);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/burial/grave.h"
+#include "shm/message/reply_place.h"
 #include "shm/message/share.h"
 #include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
@@ -129,14 +130,26 @@ static bool hand_find(busq_peer *peer)
   return false;
 }
 
-/* Marked, since others may have gone past it. */
-bool busq_several_return(busq_peer *peer, busq_place place, uint32_t sender)
+/* Gives a claim back, marked, since others may have gone past it; false where it is not ours any more. */
+static bool several_return(busq_peer *peer, busq_place place, uint32_t sender)
 {
   busq_reference seen;
   if (!busq_share_look(peer->bus, place, &seen) || !busq_share_is_claim_of(seen, peer->slot) ||
       !busq_share_change(peer->bus, place, seen, (busq_reference){sender | BUSQ_RING_OFFERED, seen.record, seen.tag}))
     return false;
   busq_share_returned(peer->bus, peer->receiver.inbox_slot);
+  return true;
+}
+
+/* The request is read before that: another reader may take the message at once, and its record be used again. */
+bool busq_several_give_back(busq_peer *peer, const busq_message *message)
+{
+  busq_request request;
+  const bool is_request = busq_reply_place_request(message->form, message->data, message->size_bytes, &request);
+  if (!several_return(peer, busq_place_at(peer->slot, message->position), message->sender | BUSQ_RING_RETURNED))
+    return false;
+  if (is_request)
+    busq_reply_place_returned(peer->bus, &request, busq_life_name(peer->bus, peer->slot));
   return true;
 }
 
@@ -161,7 +174,7 @@ static bool reach(busq_peer *peer)
   if (busq_place_slot(found->position) != peer->receiver.inbox_slot ||
       busq_load_acquire(&peer->receiver.inbox->queue.head) <= busq_place_position(found->position))
     return true;
-  (void)busq_several_return(peer, found->position, found->key.sender | given_back);
+  (void)several_return(peer, found->position, found->key.sender | given_back);
   return false;
 }
 
@@ -203,7 +216,7 @@ void busq_several_put_back(busq_peer *peer)
 {
   const busq_found *found = &peer->receiver.found;
   peer->receiver.has_reached = false;
-  (void)busq_several_return(peer, found->position, found->key.sender | (found->was_given_back ? BUSQ_RING_RETURNED : 0));
+  (void)several_return(peer, found->position, found->key.sender | (found->was_given_back ? BUSQ_RING_RETURNED : 0));
 }
 
 void busq_several_tend(busq_peer *peer)
@@ -224,12 +237,21 @@ __attribute__((noinline)) void busq_several_done(busq_peer *peer, uint64_t posit
     peer->receiver.hand = position;
 }
 
+void busq_several_answers_for(const busq_peer *peer, uint32_t form, const void *payload, uint64_t size_bytes)
+{
+  busq_request request;
+  if (BUSQ_UNLIKELY(busq_reply_place_request(form, payload, size_bytes, &request)))
+    busq_reply_place_taken(peer->bus, &request, busq_life_name(peer->bus, peer->slot));
+}
+
 /* The message that was reached for is ours.  Copied, its release shows that; otherwise its being in our hands does. */
 __attribute__((noinline)) void busq_several_take(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->receiver.found;
   BUSQ_ASSERT(peer->receiver.has_reached);
   peer->receiver.has_reached = false;
+  if (mode != BUSQ_TAKE_OFFERED)
+    busq_several_answers_for(peer, found->form, found->payload, found->size_bytes);
   if (mode == BUSQ_TAKE_COPIED)
     busq_found_release_record(peer, found->record, found->mark);
   else

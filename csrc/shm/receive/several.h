@@ -24,7 +24,9 @@ int busq_several_peek(busq_peer *peer);
 void busq_several_take(busq_peer *peer, uint32_t mode);
 /* A position of our hands is done with. */
 void busq_several_done(busq_peer *peer, uint64_t position);
-/* Gives a claim back; false where it is not ours any more. */
-bool busq_several_return(busq_peer *peer, uint64_t place, uint32_t sender);
+/* The message is this reader's for good: if it is a request, its asker waits for this reader from now on. */
+void busq_several_answers_for(const busq_peer *peer, uint32_t form, const void *payload, uint64_t size_bytes);
+/* Gives back a message that was taken; false where it is not ours any more. */
+bool busq_several_give_back(busq_peer *peer, const busq_message *message);
 
 #endif /* BUSQ_SHM_RECEIVE_SEVERAL_H */

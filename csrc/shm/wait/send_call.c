@@ -234,6 +234,25 @@ int busq_send_asking(busq_peer *peer, const busq_send_job *job)
   return result;
 }
 
+int busq_send_wait(busq_peer *peer, busq_room_attempt *attempt, const void *arguments, int64_t timeout_ns)
+{
+  room_wait room = {0};
+  busq_wait wait;
+  uint64_t failed_target;
+  int result = attempt(peer, arguments, &failed_target);
+  if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
+    return result;
+  busq_wait_begin(&wait, timeout_ns);
+  (void)busq_wait_is_over(&wait); /* the time counts from now on */
+  while (result == BUSQ_FULL) {
+    result = room_wait_turn(&room, peer, &wait, failed_target, 1);
+    if (result == BUSQ_OK)
+      result = attempt(peer, arguments, &failed_target);
+  }
+  room_wait_end(peer, &room, &wait, result);
+  return result == BUSQ_EMPTY ? BUSQ_FULL : result;
+}
+
 /* ---- messages ---- */
 
 typedef struct {
@@ -348,13 +367,21 @@ int busq_peer_send_draft(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
   return result;
 }
 
-static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, busq_message *draft)
+typedef struct {
+  uint64_t size_bytes;
+  uint32_t n_targets;
+  busq_message *draft;
+} reservation;
+
+static int reserve_once(busq_peer *peer, const void *arguments, uint64_t *failed_targetp)
 {
+  const reservation *wanted = arguments;
+  *failed_targetp = BUSQ_NO_TARGET;
   if (BUSQ_UNLIKELY(peer->fork_generation != busq_fork_generation))
     return BUSQ_FORKED;
   busq_biased_latch_acquire(&peer->sender.latch);
   const int result = busq_load_relaxed(&peer->is_closed) ? BUSQ_CLOSED
-                                                         : busq_draft_reserve(peer, size_bytes, n_targets, draft);
+                                                         : busq_draft_reserve(peer, wanted->size_bytes, wanted->n_targets, wanted->draft);
   if (result == BUSQ_FULL)
     full_note(peer);
   busq_biased_latch_release(&peer->sender.latch);
@@ -363,18 +390,5 @@ static int reserve_once(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets
 
 int busq_peer_reserve(busq_peer *peer, uint64_t size_bytes, uint32_t n_targets, int64_t timeout_ns, busq_message *draft)
 {
-  room_wait room = {0};
-  busq_wait wait;
-  int result = reserve_once(peer, size_bytes, n_targets, draft);
-  if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
-    return result;
-  busq_wait_begin(&wait, timeout_ns);
-  (void)busq_wait_is_over(&wait); /* the time counts from now on */
-  while (result == BUSQ_FULL) {
-    result = room_wait_turn(&room, peer, &wait, BUSQ_NO_TARGET, 1);
-    if (result == BUSQ_OK)
-      result = reserve_once(peer, size_bytes, n_targets, draft);
-  }
-  room_wait_end(peer, &room, &wait, result);
-  return result == BUSQ_EMPTY ? BUSQ_FULL : result;
+  return busq_send_wait(peer, reserve_once, &(reservation){size_bytes, n_targets, draft}, timeout_ns);
 }

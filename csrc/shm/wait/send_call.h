@@ -25,6 +25,10 @@ typedef struct {
 int busq_send_do(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns);
 /* Tries once; where there is no room, asks for it behind the peer's descriptor, and returns BUSQ_FULL. */
 int busq_send_asking(busq_peer *peer, const busq_send_job *job);
+/* Waits until something that is no message, and is not recorded as one, is there: the attempt has no latch, and sets
+ * *failed_targetp where its result is BUSQ_FULL. */
+typedef int busq_room_attempt(busq_peer *peer, const void *arguments, uint64_t *failed_targetp);
+int busq_send_wait(busq_peer *peer, busq_room_attempt *attempt, const void *arguments, int64_t timeout_ns);
 /* Sums up the parts of a message; BUSQ_INVALID for a form that is not an application's. */
 int busq_send_make_payload(busq_payload *payload, const busq_part *parts, uint32_t n_parts, uint32_t form);
 

@@ -137,6 +137,7 @@ static int verb_leave(const char *rest)
   if (actor.replies)
     busq_peer_free(actor.replies);
   actor.replies = NULL;
+  actor.asked_number = 0;
   actor.awaits = false;
   busq_peer_free(actor.peer);
   actor.peer = NULL;
@@ -193,10 +194,15 @@ static int actor_sends_draft(const uint64_t *targets, uint32_t count, const unsi
 static int actor_sends_request(uint64_t target, const unsigned char *bytes, uint32_t size_bytes)
 {
   uint32_t sent = 0;
-  const busq_request request = {++actor.n_asked, busq_peer_target(actor.replies)};
+  busq_request request = {0, busq_peer_target(actor.replies)};
   const busq_part parts[] = {{bytes, size_bytes}, {&request, sizeof request}};
-  busq_peer_await(actor.replies, request.number);
-  int result = busq_peer_life_at_send(actor.peer, target, &actor.asked_began);
+  if (actor.asked_number)
+    busq_peer_request_end(actor.replies, actor.asked_number);
+  int result = busq_peer_request_begin(actor.peer, actor.replies, 0, &request.number);
+  if (result == BUSQ_OK)
+    actor.asked_number = request.number;
+  if (result == BUSQ_OK)
+    result = busq_peer_life_at_send(actor.peer, target, &actor.asked_began);
   if (result == BUSQ_OK)
     result = busq_peer_send_parts(actor.peer, &target, 1, parts, 2, BUSQ_FORM_ASK, 0, &sent);
   actor.awaits = result == BUSQ_OK;
@@ -564,9 +570,7 @@ static int verb_reply(const char *rest)
     const busq_request request = request_of(&message);
     const busq_part parts[] = {{bytes, sizeof bytes}, {&request, sizeof request}};
     message_fill(bytes, sizeof bytes, message_read(message.data, size_of(&message)));
-    result = busq_peer_is_awaited(actor.peer, request.to, request.number);
-    if (result == BUSQ_OK)
-      result = busq_peer_send_parts(actor.peer, &request.to, 1, parts, 2, BUSQ_FORM_REPLY, 0, &sent);
+    result = busq_peer_reply(actor.peer, &request, parts, 2, 0, &sent);
   } else {
     result = BUSQ_EMPTY;
   }
@@ -583,12 +587,13 @@ static int actor_takes_reply(int64_t timeout_ns)
     return result;
   if (reply.form != BUSQ_FORM_REPLY)
     actor_complains("a message of form %u among the replies", reply.form);
-  else if (actor.awaits && request_of(&reply).number == actor.n_asked) {
+  else if (actor.awaits && request_of(&reply).number == actor.asked_number) {
     if (message_read(reply.data, size_of(&reply)) != actor.asked)
       actor_complains("the reply to message %u is that to another", actor.asked);
     busq_peer_follow(actor.peer, actor.replies);
     actor.awaits = false;
   }
+  busq_peer_request_answered(actor.replies, request_of(&reply).number);
   busq_peer_release(actor.replies, &reply);
   return result;
 }
@@ -607,11 +612,10 @@ static int verb_answer(const char *rest)
   const uint64_t end_ns = busq_time_now_ns() + (uint64_t)actor.box->patience_ns;
   (void)rest;
   while (actor.awaits) {
-    uint64_t began;
     const int result = actor_takes_reply(SLICE_NS);
     if (result != BUSQ_OK && result != BUSQ_EMPTY && result != BUSQ_INTERRUPTED)
       return result;
-    if (busq_peer_life(actor.peer, actor.asked_target, &began) != BUSQ_OK || began != actor.asked_began)
+    if (busq_peer_request_lives(actor.peer, actor.replies, actor.asked_number, actor.asked_target, actor.asked_began) != BUSQ_OK)
       return actor_takes_last_words();
     if (actor.awaits && busq_time_now_ns() > end_ns)
       return BUSQ_EMPTY;
@@ -626,7 +630,7 @@ static int verb_giveup(const char *rest)
   if (!actor.replies)
     return BUSQ_EMPTY;
   actor.awaits = false;
-  busq_peer_await(actor.replies, actor.n_asked + 1);
+  busq_peer_request_end(actor.replies, actor.asked_number);
   while (actor_takes_reply(0) == BUSQ_OK)
     ;
   return BUSQ_OK;

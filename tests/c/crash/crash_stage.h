@@ -164,7 +164,7 @@ typedef struct {
   bool is_dispatching; /* what is sent is the last of them */
   busq_peer *replies;  /* NULL until it asks */
   bool is_asking;      /* what is sent is a request */
-  uint64_t n_asked;
+  uint64_t asked_number;
   bool awaits;         /* the reply to the last of them */
   uint32_t asked;      /* its number as a message */
   uint64_t asked_target;
