@@ -9,7 +9,7 @@ from __future__ import annotations
 import _thread
 import collections
 import contextlib
-import itertools
+import functools
 import os
 import secrets
 import threading
@@ -37,6 +37,43 @@ _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
 _BATCH = 100
 
+# ---- a peer that joins when it is first needed ----
+
+
+class Joined:
+    """A peer for all threads of this process.
+
+    The lock spares the bus places for peers that are not needed.  A handler of a signal, or a `__del__`, may run on top
+    of a call that holds it, and need the peer as well: so the lock lets its own thread pass, and the first one stays.
+    """
+
+    def __init__(self, join: Callable[..., Peer]) -> None:
+        self._lock = threading.RLock()
+        self._peers: dict[None, Peer] = {}
+        self._join = join
+
+    def peer(self, **options: Any) -> Peer:
+        """Return it; joins where it has not, or has left."""
+        with self._lock:
+            found = self._peers.get(None)
+            if found is None:
+                made = self._join(**options)
+                found = self._peers.setdefault(None, made)
+                if found is not made:
+                    made.close()
+            return found
+
+    def known(self) -> Peer | None:
+        """Return it if it has joined."""
+        return self._peers.get(None)
+
+    def leave(self) -> None:
+        """Close it; the next call of `peer` joins anew."""
+        peer = self._peers.pop(None, None)
+        if peer is not None:
+            peer.close()
+
+
 # ---- the bus ----
 
 
@@ -57,15 +94,12 @@ class Home:
 
     def forget_peers(self) -> None:
         """Begin without any; in a forked child they are the parent's."""
-        self._lock = threading.Lock()
-        self._sender: Peer | None = None
+        bus = self.bus  # and not this object, which goes with the last of its queues
+        self._sender = Joined(lambda: bus.join(private_name("put")))
 
     def sender(self) -> Peer:
         """Return the peer that puts, for all threads of this process."""
-        with self._lock:
-            if self._sender is None:
-                self._sender = self.bus.join(private_name("put"))
-            return self._sender
+        return self._sender.peer()
 
 
 _homes: weakref.WeakValueDictionary[tuple[str, str, bytes], Home] = weakref.WeakValueDictionary()
@@ -88,12 +122,16 @@ def default_home() -> Home:
     """Return the bus of this process tree; a new one where there is none, or its places are taken."""
     global _default
     with registry_lock:
-        home = _default() if _default is not None else None
+        seen = _default
+        home = seen() if seen is not None else None
         if home is None or home.n_queues >= QUEUES_MAX:
             name = private_name("queues")
             bus = Bus.create(name, peers=PEERS, capacity=CAPACITY, arena=ARENA_BYTES, groups=0, nodes=0, temporary=True)
             home = Home(bus, is_default=True)
-            _default = weakref.ref(home)
+            made = weakref.ref(home)
+            if _default is not seen:  # a handler of a signal has made one meanwhile
+                return default_home()
+            _default = made
         return home
 
 
@@ -147,7 +185,8 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, 
 
 # ---- the end of a process ----
 
-_overflows: set[Overflow] = set()  # those that are not through, whatever has become of their queues
+# What is put by threads, each under a key of its own, whatever has become of the queues.
+_overflows: dict[Any, Overflow] = {}
 _is_awaited = False
 
 
@@ -170,13 +209,14 @@ util.register_after_fork(Home, _begin_process)
 
 
 def _end() -> None:
-    for queue in list(live_queues):
-        if queue._local.is_private and queue._local.overflow is not None:
+    queues = list(live_queues)
+    for queue in queues:
+        if queue._local.is_private:
             queue._local.overflow.is_cancelled = True  # no process can ever get it
-    for overflow in list(_overflows):
+    for overflow in {*_overflows.values(), *(queue._local.overflow for queue in queues)}:
         if not overflow.is_cancelled:
             overflow.join()
-    for queue in list(live_queues):
+    for queue in queues:
         if queue._local.held is not None:
             queue._local.held.ack_all()
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
@@ -201,86 +241,80 @@ def await_so(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
 class Overflow:
     """What found no room in a queue, in order, and the thread that puts it.
 
-    A handler of a signal may raise anywhere in a call of the main thread.  So locks are taken and left in one step of
-    C, and there is no Thread: where its `start` is struck it forgets the thread that it has begun, which dies of that.
-    Whatever is struck here, nothing was appended, and a thread that finds nothing ends.
+    A handler of a signal, or a `__del__`, may run anywhere in a call, and put as well, or raise.  So nothing here waits
+    for a lock that a call could hold: what is one step is one of C, on a deque or on a lock that is tried.  Whatever is
+    struck, what was appended is put, by the thread at work or, where `append` did not come to begin one, by the next.
+
+        a call      appends                                   finds that a thread holds `_fed`: it will see that
+        the thread  finds nothing left        lets go of `_fed`, and looks once more: goes on, or ends
+
+    There is no Thread: where its `start` is struck it forgets the thread that it has begun, which dies of that.
     """
 
     def __init__(self, put: Callable[[list[Any]], int], mark: Callable[[], Peer | None]) -> None:
-        self._items: collections.deque[Any] = collections.deque()
-        self._lock = _thread.allocate_lock()
+        self.items: collections.deque[Any] = collections.deque()  # only the thread takes out, what it has put
         self._fed = _thread.allocate_lock()  # by the thread that holds it
         self._put = put
         self._mark = mark  # shows on the bus that there is something here
-        self.is_over = False
-        self._has_ended = False
         self.is_cancelled = False
 
-    def __len__(self) -> int:
-        return len(self._items)
+    def append(self, data: Any) -> None:
+        """Leave it to the thread."""
+        marker = None if self._fed.locked() else self._mark()
+        self.items.append(data)
+        if not self._fed.locked():
+            self._begin(marker)
 
-    def append(self, data: Any) -> bool:
-        """Leave it to the thread; False where that has ended, and there may be room again."""
-        with self._lock:
-            if self.is_over:
-                return False
-            if not self._fed.locked():
-                self._begin()
-            self._items.append(data)
-            return True
-
-    def _begin(self) -> None:
+    def _begin(self, marker: Peer | None) -> None:
         """Return once a thread is at work."""
         _await_end()
         begun = _thread.allocate_lock()
         begun.acquire()
-        _thread.start_new_thread(self._feed, (self._mark(), begun))
+        _thread.start_new_thread(self._feed, (marker or self._mark(), begun))
         begun.acquire()
 
     def _feed(self, marker: Peer | None, begun: Any) -> None:
-        is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun, by a call that was struck
+        is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun meanwhile
         if is_mine:
-            _overflows.add(self)
+            _overflows[begun] = self
         begun.release()
         try:
-            if is_mine:
+            while is_mine:
                 self._feed_all()
+                is_mine = bool(self.items) and self._fed.acquire(blocking=False)
         except Exception:
             if not self.is_cancelled:
                 raise
         finally:
             if marker is not None:
                 marker.close()
-            if is_mine:
-                _overflows.discard(self)
-                self._has_ended = True
+            _overflows.pop(begun, None)
 
     def _feed_all(self) -> None:
         try:
-            while batch := self._next_batch():
-                n_put = self._put(batch)
-                with self._lock:
-                    for _ in range(n_put):
-                        self._items.popleft()
+            while batch := [self.items[at] for at in range(min(_BATCH, len(self.items)))]:
+                for _ in range(self._put(batch)):
+                    self.items.popleft()
+        except BaseException:
+            self.items.clear()
+            raise
         finally:
-            with self._lock:
-                self.is_over = True
-                self._items.clear()
-
-    def _next_batch(self) -> list[Any]:
-        with self._lock:  # otherwise another thread could append to it meanwhile
-            batch = list(itertools.islice(self._items, _BATCH))
-            self.is_over = not batch
-            return batch
+            self._fed.release()
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until all has gone; False where it is too late."""
-        return await_so(lambda: not self._items, deadline)
+        self._go_on()
+        return await_so(lambda: not self.items, deadline)
 
     def join(self) -> None:
-        """Wait until the thread has ended."""
-        if self._fed.locked():
-            await_so(lambda: self._has_ended)
+        """Wait until all has gone, and the thread has ended."""
+        self._go_on()
+        await_so(lambda: self not in list(_overflows.values()))
+
+    def _go_on(self) -> None:
+        """Begin a thread where `append` was struck before it could."""
+        if self.items and not self._fed.locked():
+            self._begin(None)
 
 
 # ---- a queue in this process ----
@@ -289,49 +323,24 @@ class Overflow:
 class Local:
     """What a process keeps for a queue, and what is left to do when it lets go of it."""
 
-    def __init__(self, home: Home, name: str, *, is_private: bool) -> None:
+    def __init__(self, home: Home, name: str, *, is_private: bool, is_marked: bool) -> None:
         self.home = home
         self.name = name
         self.is_private = is_private  # no other process can have it
-        self.lock = threading.Lock()
-        self.reader: Peer | None = None
-        self.overflow: Overflow | None = None
+        self._reader = Joined(functools.partial(home.bus.join, name, shared=True, durable=True))
+        put, mark = functools.partial(_put_waiting, home, name), functools.partial(_show_waiting, home.bus, name)
+        self.overflow = Overflow(put, mark if is_marked else _no_mark)
         self.held: Any | None = None  # of a JoinableQueue
-        self.is_hasty = False  # no thread waits for what waits here
         self.target = 0
         self.pid = os.getpid()
 
     def open_reader(self, *, is_new: bool = False) -> Peer:
         """Join as one of those that get."""
-        with self.lock:
-            if self.reader is None:
-                self.reader = self.home.bus.join(self.name, shared=True, durable=True, resume=not is_new)
-            return self.reader
+        return self._reader.peer(resume=not is_new)
 
     def close_reader(self) -> None:
         """Leave; what was not got stays for others."""
-        with self.lock:
-            reader, self.reader = self.reader, None
-        if reader is not None:
-            reader.close()
-
-    def forget_overflow(self) -> bool:
-        """Whether nothing waits here any more: what is put now goes the short way again."""
-        with self.lock:
-            if self.overflow is not None and self.overflow.is_over:
-                self.overflow = None
-            return self.overflow is None
-
-    def put_waiting(self, items: list[Any]) -> int:
-        """Put some of what found no room, at least one, however long that takes; returns how many."""
-        sender = self.home.sender()
-        try:
-            return sender.send_many([(self.name, data) for data in items], timeout=0)
-        except errors.Full as error:
-            n_sent = int(error.sent)
-        if not n_sent:
-            sender.send(self.name, items[0])
-        return max(1, n_sent)
+        self._reader.leave()
 
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""
@@ -347,13 +356,39 @@ class Local:
 
     def _find(self) -> int:
         if not self.target:
-            self.target = core.lookup(self.reader or self.home.sender(), self.name)
+            self.target = core.lookup(self._reader.known() or self.home.sender(), self.name)
         return self.target
 
     def depth(self) -> int:
         """Return how many places of the queue are taken."""
         facts = self.home.bus._raw().peer(self._find() & 0xFFFF)
         return 0 if facts is None else int(facts["depth"])
+
+
+def _no_mark() -> None:
+    pass
+
+
+def mark_name(name: str) -> str:
+    """Return how the names of peers begin that show that a process has more to put into a queue."""
+    return f"{name}-waits"
+
+
+def _show_waiting(bus: Bus, name: str) -> Peer:
+    """Show that on the bus: by a peer that goes with the process."""
+    return bus.join(private_name(mark_name(name)))
+
+
+def _put_waiting(home: Home, name: str, items: list[Any]) -> int:
+    """Put some of what found no room, at least one, however long that takes; returns how many."""
+    sender = home.sender()
+    try:
+        return sender.send_many([(name, data) for data in items], timeout=0)
+    except errors.Full as error:
+        n_sent = int(error.sent)
+    if not n_sent:
+        sender.send(name, items[0])
+    return max(1, n_sent)
 
 
 def let_go(local: Local) -> None:
@@ -364,7 +399,6 @@ def let_go(local: Local) -> None:
         local.held.ack_all()
     local.close_reader()
     if local.is_private:
-        if local.overflow is not None:
-            local.overflow.is_cancelled = True
+        local.overflow.is_cancelled = True
         with contextlib.suppress(errors.BusqError):
             local.home.bus.remove(local.name)

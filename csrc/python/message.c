@@ -120,6 +120,8 @@ static void message_drop_more(Message *self)
 static void message_dealloc(Message *self)
 {
   PyTypeObject *type = Py_TYPE(self);
+  if (self->comes_back && self->is_offered)
+    message_give_back(self);
   if (self->peer_owner)
     message_unpin(self);
   Py_XDECREF(self->data);
@@ -474,11 +476,67 @@ static PyObject *ordered_message(PyObject *module, PyObject *args)
   return (PyObject *)message;
 }
 
+/* ---- for queues: what is got is kept, acknowledged or given back, in one step each ---- */
+
+/* load(message, function): what the function makes of its view.  Where that fails the message is acknowledged: it would fail again. */
+static PyObject *load(PyObject *module, PyObject *args)
+{
+  PyObject *object, *function;
+  if (!PyArg_ParseTuple(args, "OO", &object, &function))
+    return NULL;
+  Message *message = checked(module, object);
+  PyObject *view = message ? message_view(message, NULL) : NULL;
+  if (!view)
+    return NULL;
+  PyObject *loaded = PyObject_CallFunctionObjArgs(function, view, NULL);
+  Py_DECREF(view);
+  if (!loaded && PyErr_ExceptionMatches(PyExc_Exception)) {
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyObject *done = message_ack(message, NULL);
+    Py_XDECREF(done);
+    PyErr_Restore(type, error, trace); /* in place of one of acknowledging */
+  }
+  return loaded;
+}
+
+/* ack_next(messages): takes the first out of a deque and acknowledges it; False where there is none. */
+static PyObject *ack_next(PyObject *module, PyObject *messages)
+{
+  PyObject *first = PyObject_CallMethod(messages, "popleft", NULL);
+  if (!first && PyErr_ExceptionMatches(PyExc_IndexError)) {
+    PyErr_Clear();
+    Py_RETURN_FALSE;
+  }
+  Message *message = first ? checked(module, first) : NULL;
+  PyObject *done = message ? message_ack(message, NULL) : NULL;
+  Py_XDECREF(first);
+  if (!done)
+    return NULL;
+  Py_DECREF(done);
+  Py_RETURN_TRUE;
+}
+
+static PyObject *give_back(PyObject *module, PyObject *object)
+{
+  Message *message = checked(module, object);
+  if (!message)
+    return NULL;
+  BUSQ_GUARD(message)
+  if (message->is_offered)
+    message_give_back(message);
+  BUSQ_GUARD_END
+  Py_RETURN_NONE;
+}
+
 PyMethodDef message_functions[] = {{"group_number", ONE_ARG(group_number), NULL},
                                    {"event_view", ONE_ARG(event_view), NULL},
                                    {"event_group", ONE_ARG(event_group), NULL},
                                    {"multicast_of", ONE_ARG(multicast_of), NULL},
                                    {"ordered_message", VARARGS(ordered_message), NULL},
+                                   {"load", VARARGS(load), NULL},
+                                   {"ack_next", ONE_ARG(ack_next), NULL},
+                                   {"give_back", ONE_ARG(give_back), NULL},
                                    {NULL, NULL, 0, NULL}};
 
 PyType_Spec message_spec = {"busq._native._core.Message", sizeof(Message), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,

@@ -49,6 +49,7 @@ typedef struct {
   uint8_t is_offered;    /* not acknowledged so far */
   uint8_t is_redelivered;
   uint8_t is_replied;
+  uint8_t comes_back;    /* at once, if it is dropped without having been acknowledged */
   uint8_t is_derived;    /* of a subclass, whose objects Python allocates */
   uint8_t is_unfinished; /* nodes, handles or an event: what Python objects they are is found out once the queue is left */
 } Message;

@@ -246,6 +246,16 @@ static PyObject *set_limit(PyObject *module, PyObject *args)
   return result == BUSQ_OK ? new_ref(Py_None) : self ? error_raise(self->state, result) : NULL;
 }
 
+/* Messages that it receives to be acknowledged from now on come again as soon as they are dropped, and not only to a successor. */
+static PyObject *take_back_dropped(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  self->takes_back_dropped = 1;
+  Py_RETURN_NONE;
+}
+
 static PyObject *port_fileno(Port *self, PyObject *unused)
 {
   int descriptor;
@@ -326,6 +336,7 @@ PyMethodDef port_functions[] = {{"join", VARARGS(join), NULL},
                                 {"owner", ONE_ARG(owner), NULL},
                                 {"lookup", VARARGS(lookup), NULL},
                                 {"set_limit", VARARGS(set_limit), NULL},
+                                {"take_back_dropped", ONE_ARG(take_back_dropped), NULL},
                                 {"change", VARARGS(change), NULL},
                                 {"listen", VARARGS(listen), NULL},
                                 {"failed_target", ONE_ARG(failed_target), NULL},

@@ -49,6 +49,7 @@ __attribute__((always_inline)) static inline int fill(Port *self, Message *messa
 {
   const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event(kind);
   message->is_offered = is_ack != 0;
+  message->comes_back = is_ack && self->takes_back_dropped;
   message->is_redelivered = found->is_redelivered != 0;
   if (!is_event(kind)) {
     message->sender = port_sender(self, found, result);
