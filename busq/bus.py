@@ -121,6 +121,8 @@ class Bus1Peer(core.Port, Peer):
         from busq import groups
 
         name = groups.checked_name(group)
+        if core.is_forked(self):
+            core.check(core.FORKED)
         seen = groups.seen_by(self).views.get(group)
         if seen is not None and self._name in seen.members:
             return seen

@@ -25,8 +25,11 @@ __all__ = ["View", "ViewMessage"]
 class View(NamedTuple):
     """The members of a group, from one place of the order to the next.
 
-    `number` counts the views of the group, from 1; `members` are names, the same at every member, those that entered
-    first come first; `joined` and `left` name the changes from the view before, and `died` those that left by dying.
+    `number` counts the views of the group, from 1, and never goes back for as long as the bus is there, also where the
+    group was empty and its place was needed for another one in between: so it is a fence.  (Where groups lose their
+    places to others, one of another name may begin above 1.)  `members` are names, the same at every member, those that
+    entered first come first; `joined` and `left` name the changes from the view before, and `died` those that left by
+    dying.
 
     >>> import busq
     >>> with busq.Bus.create("doc-groups-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
@@ -105,7 +108,7 @@ def addressed(port: Any, message: Any) -> str | None:
     return seen_by(port).groups.get(core.group_number(message))
 
 
-_HEAD = struct.Struct("=QIHHIIQ")  # busq_view_event
+_HEAD = struct.Struct("=QIHHIIq")  # busq_view_event
 _ENTRY = struct.Struct("=IHH")  # busq_view_member
 _ENTERED, _LEFT, _DIED = 1, 2, 3
 UNKNOWN = "?"  # of a peer without a name in the event, of which this peer has delivered no view

@@ -458,7 +458,7 @@ typedef struct {
   uint16_t what;        /* 1: entered, 2: left, 3: died, 4: is there, 5: is not */
   uint32_t n_entries;
   uint32_t n_members;   /* the first of the entries; behind them the one that has gone, or that is watched */
-  uint64_t base;        /* of a group: what its views are counted from */
+  uint64_t base;        /* of a group: its numbers are shown above this, which wraps around where it is below 0 */
 } busq_view_event;
 
 typedef struct {
@@ -473,7 +473,7 @@ int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_
 int busq_peer_unwatch(busq_peer *peer, const char *name, size_t name_bytes, int64_t timeout_ns);
 /* The envelope of a message that was found or taken; kind BUSQ_KIND_DATA and nothing else where it has none. */
 void busq_message_envelope(const busq_message *message, busq_envelope *envelope);
-/* The view that is installed: its number, from 1, and its members' targets in the order in which they entered; there
+/* The view that is installed: its number, which never goes back under one name, from 1, and its members' targets in the order in which they entered; there
  * must be room for twice as many as the bus has slots. */
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp);
 /* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is

@@ -518,6 +518,8 @@ static PyObject *list_of(Port *self, int of_its_own)
 {
   uint64_t place = 0, number;
   uint32_t is_mine;
+  if (busq_peer_is_forked(self->peer))
+    return error_raise(self->state, BUSQ_FORKED);
   PyObject *list = PyList_New(0);
   while (list && busq_peer_next_node(self->peer, &place, &number, &is_mine) == BUSQ_OK) {
     if ((is_mine != 0) != of_its_own)

@@ -241,7 +241,7 @@ int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t
   const uint32_t index = busq_group_index(target);
   if (!busq_group_members(bus, index, members, countp, numberp))
     return busq_group_damaged(bus, index);
-  *numberp -= busq_load_relaxed(&busq_bus_group(bus, index)->base);
+  *numberp -= busq_group_shown_above(busq_bus_group(bus, index));
   return BUSQ_OK;
 }
 
@@ -266,6 +266,6 @@ int busq_bus_group_seen(busq_bus *bus, uint32_t index, uint32_t slot, uint64_t *
   busq_group *group = busq_bus_group(bus, index);
   const uint64_t seen = busq_load_relaxed(&busq_group_viewed(group, bus->geometry.peers)[slot]) >> 1;
   const uint64_t base = busq_load_relaxed(&group->base); /* what is below belongs to a group that had the entry before */
-  *numberp = seen > base ? seen - base : 0;
+  *numberp = seen > base ? seen - busq_group_shown_above(group) : 0;
   return BUSQ_OK;
 }

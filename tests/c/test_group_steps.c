@@ -10,9 +10,10 @@
  * until it comes through. After every death, and while it is stopped, and after it has gone on,
  *
  *   - alice and bob have heard the same views and the same messages in the same order;
- *   - the view without the dead comes, once, and behind its last message;
+ *   - the view without the dead comes, once, and behind its last message; a peer that has closed has left in it, and not died;
  *   - the child's message was heard by all that it was for, once, or, where its sender died, by none;
- *   - the group goes on: others enter, and what is sent to it is heard.
+ *   - the group goes on: others enter, and what is sent to it is heard;
+ *   - a group whose place was needed by another one can be entered again, and its numbers have not gone back.
  */
 #include "harness/groups.h"
 #include "harness/strike.h"
@@ -27,6 +28,9 @@ typedef struct {
   void (*act)(busq_peer *victim);
   bool sends;     /* a message that must be heard once if it comes through */
   bool names_eve; /* beside the group */
+  bool closes;
+  bool is_full; /* stopped, it holds up those that send to it */
+  void (*judge)(void);
 } script;
 
 static strike_words *words;
@@ -86,6 +90,33 @@ static void prepare_outside_dead(busq_peer *victim)
 static void prepare_inside(busq_peer *victim)
 {
   enters(victim);
+}
+
+/* A member whose own queue is full, so that there is no room for the view without it. */
+static void prepare_full(busq_peer *victim)
+{
+  enters(victim);
+  while (say(victim, "victim", "x") == BUSQ_OK)
+    ;
+}
+
+static void enters_group(busq_peer *peer, const char *group)
+{
+  CHECK_EQUAL(busq_peer_enter(peer, group, strlen(group), COMPANY_PATIENCE_NS), BUSQ_OK);
+}
+
+/* All places are given: "@d" needs the one of "@a", which has had two views, and is empty. */
+static void prepare_names(busq_peer *victim)
+{
+  enters_group(victim, "@a");
+  CHECK_EQUAL(busq_peer_leave(victim, "@a", 2, COMPANY_PATIENCE_NS), BUSQ_OK);
+  enters_group(victim, "@b");
+  enters_group(victim, "@c");
+}
+
+static void act_name(busq_peer *victim)
+{
+  enters_group(victim, "@d");
 }
 
 /* ---- which peer hears what ---- */
@@ -173,6 +204,17 @@ static void judge_message(const script *s)
     CHECK_EQUAL(times(&of_alice, "v"), 1);
 }
 
+/* The victim is gone by now, and its groups lose their places where those are needed. */
+static void judge_numbers(void)
+{
+  uint64_t number, members[2 * PEERS];
+  uint32_t count;
+  enters_group(alice, "@a");
+  CHECK_EQUAL(busq_bus_view(company_bus, "@a", 2, &number, members, &count), BUSQ_OK);
+  CHECK_EQUAL(number, 3);
+  CHECK_EQUAL(count, 1);
+}
+
 static bool die(const script *s, uint64_t steps)
 {
   ends_well(begin(s, steps, false));
@@ -196,9 +238,26 @@ static bool die(const script *s, uint64_t steps)
   all_listen();
   CHECK_EQUAL(times(&of_eve, "next"), 1);
   judge_message(s);
+  if (s->closes && words->has_survived)
+    CHECK_EQUAL(of_alice.last_what, 2);
+  if (s->judge)
+    s->judge();
   const bool has_survived = words->has_survived;
   part_in_peace();
   return has_survived;
+}
+
+static void go_on_meanwhile(void)
+{
+  busq_peer *dave = join("dave");
+  enters(dave);
+  said(dave, "@g eve", "meanwhile");
+  do {
+    all_listen();
+    pause_shortly();
+  } while (!times(&of_alice, "meanwhile") || !times(&of_bob, "meanwhile") || !times(&of_eve, "meanwhile"));
+  agree_on(&of_alice, &of_bob);
+  leave(dave);
 }
 
 /* A stopped process holds up no other one. */
@@ -213,15 +272,8 @@ static bool be_stopped(const script *s, uint64_t steps)
     part_in_peace();
     return true;
   }
-  busq_peer *dave = join("dave");
-  enters(dave);
-  said(dave, "@g eve", "meanwhile");
-  do {
-    all_listen();
-    pause_shortly();
-  } while (!times(&of_alice, "meanwhile") || !times(&of_bob, "meanwhile") || !times(&of_eve, "meanwhile"));
-  agree_on(&of_alice, &of_bob);
-  leave(dave);
+  if (!s->is_full)
+    go_on_meanwhile();
   CHECK_EQUAL(kill(pid, SIGCONT), 0);
   ends_well(pid);
   said(alice, "@g eve", "next");
@@ -231,6 +283,8 @@ static bool be_stopped(const script *s, uint64_t steps)
   agree_on(&of_alice, &of_bob);
   all_listen();
   judge_message(s);
+  if (s->judge)
+    s->judge();
   part_in_peace();
   return false;
 }
@@ -246,15 +300,17 @@ int main(int n_arguments, char **arguments)
   strike_options(n_arguments, arguments);
   company_groups = 4;
   const script scripts[] = {
-      {"entering", NULL, act_enter, false, false},
-      {"sending as a member", prepare_inside, act_send, true, false},
-      {"sending from outside", NULL, act_send, true, false},
-      {"sending to somebody besides", NULL, act_send_beside, true, true},
-      {"leaving", prepare_inside, act_leave, false, false},
-      {"closing", prepare_inside, act_close, false, false},
-      {"receiving views", prepare_inside, act_receive, false, false},
-      {"sending to one who is dead", prepare_outside_dead, act_send_beside, true, true},
-      {"sending as a member to one who is dead", prepare_dead, act_send, true, false},
+      {"entering", NULL, act_enter, .sends = false},
+      {"sending as a member", prepare_inside, act_send, .sends = true},
+      {"sending from outside", NULL, act_send, .sends = true},
+      {"sending to somebody besides", NULL, act_send_beside, .sends = true, .names_eve = true},
+      {"leaving", prepare_inside, act_leave, .sends = false},
+      {"closing", prepare_inside, act_close, .closes = true},
+      {"closing with a full queue", prepare_full, act_close, .closes = true, .is_full = true},
+      {"taking the place of another group", prepare_names, act_name, .judge = judge_numbers},
+      {"receiving views", prepare_inside, act_receive, .sends = false},
+      {"sending to one who is dead", prepare_outside_dead, act_send_beside, .sends = true, .names_eve = true},
+      {"sending as a member to one who is dead", prepare_dead, act_send, .sends = true},
   };
   words = shared_memory(sizeof *words);
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)

@@ -130,6 +130,15 @@ void busq_notice_left(busq_peer *peer)
       (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us >> 1, BUSQ_CHANGE_DOWN});
 }
 
+static void group_leave(busq_peer *peer, uint32_t index)
+{
+  const uint64_t us = busq_peer_address(peer);
+  const int result =
+      busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us, BUSQ_CHANGE_LEAVES});
+  if (result != BUSQ_OK)
+    busq_group_note_closes(peer->bus, index, us);
+}
+
 void busq_notice_leaving(busq_peer *peer)
 {
   if (!peer->bus->geometry.groups)
@@ -137,7 +146,6 @@ void busq_notice_leaving(busq_peer *peer)
   busq_biased_latch_acquire(&peer->sender.latch);
   for (uint32_t index = 0; !busq_load_relaxed(&peer->is_closed) && index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
-      (void)busq_group_change_try(
-          peer, &(busq_change){group_target(peer->bus, index), busq_peer_address(peer), BUSQ_CHANGE_LEAVES});
+      group_leave(peer, index);
   busq_biased_latch_release(&peer->sender.latch);
 }

@@ -34,7 +34,7 @@ void busq_notice_deaths(busq_peer *peer);
  * for. */
 void busq_notice_joined(busq_peer *peer);
 /* A peer that is about to close leaves its groups; where there is no room for that, the others notice that it is
- * gone. */
+ * gone, and find a mark that it has closed. */
 void busq_notice_leaving(busq_peer *peer);
 /* With the send latch, of a peer whose life is LEAVING: peers that watch it get a notice.  Not before, or one of them
  * would find that it is there still, and announce to the others that it has come. */

@@ -54,6 +54,9 @@
  *
  *   Names.  An entry of the table gets a name under a kernel lock; from then on nothing waits for another process.  An
  *   entry without members may get another name: its number goes on, so that one group is not taken for the other.
+ *   Applications see another number, which is the name's: it begins at 1, and goes on where a group of that name was
+ *   when it lost its entry.  Each name has a place where that number is kept, by its hash; names that share a place
+ *   begin above each other's last number, which is no mistake.
  *
  * Not given: a verdict on a message whose sender was stopped between its commit and its look while the group's view
  * changed more than BUSQ_GROUP_CHANGES times, unless a receiver has left one in the record; it counts then.  And: a
@@ -101,6 +104,12 @@ struct busq_viewed {
   bool has_missed;  /* a successor, of one that is still a member for the others; up to the view without it */
   bool is_read;     /* the number that a predecessor may have left was looked at */
 };
+
+/* Numbers of views are shown above this; it may be below 0, and wrap around. */
+static inline uint64_t busq_group_shown_above(const busq_group *group)
+{
+  return busq_load_relaxed(&group->base) - busq_load_relaxed(&group->kept);
+}
 
 static inline uint32_t busq_group_index(uint64_t target)
 {
@@ -167,6 +176,9 @@ bool busq_group_note_missed(busq_bus *bus, uint32_t index, uint64_t target);
 bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target);
 /* By a successor that lives: changes from here on are made with it, unless it has missed one. */
 void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target);
+/* A member that closes marks itself before it is gone: the view without it shows that it has left. */
+void busq_group_note_closes(busq_bus *bus, uint32_t index, uint64_t target);
+bool busq_group_closes(const busq_bus *bus, uint32_t index, uint64_t target);
 /* It has missed a change, or is gone: a view without it is due. */
 bool busq_group_is_to_go(busq_bus *bus, uint32_t index, uint64_t target);
 /* No process stands behind this incarnation any more, as far as the kernel knows; what it had sealed is completed. */

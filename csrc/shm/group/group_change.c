@@ -155,6 +155,14 @@ static char *maker_group_write(const busq_bus *bus, const change_maker *maker, c
   return to + bytes;
 }
 
+/* A member that closed, and found no room for its own change, has left; it did not die. */
+static uint32_t what_is_told(const busq_bus *bus, const change_maker *maker)
+{
+  const busq_change *change = maker->change;
+  const bool has_closed = change->what == BUSQ_CHANGE_DIES && busq_group_closes(bus, maker->index, change->who);
+  return has_closed ? BUSQ_CHANGE_LEAVES : change->what;
+}
+
 /* The slot of a dead peer may have another name by now, and then its own is lost. */
 static char *change_write(const busq_bus *bus, const change_maker *maker, const uint64_t *members, uint32_t n_members,
                           char *to)
@@ -165,12 +173,12 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
       .number = maker->view->number + 1,
       .incarnation = busq_target_incarnation(change->who),
       .slot = (uint16_t)busq_target_slot(change->who),
-      .what = (uint16_t)change->what,
+      .what = (uint16_t)what_is_told(bus, maker),
       .n_entries = n_members + is_apart,
       .n_members = n_members,
       .subject = busq_group_is_of_watchers(bus, maker->index)
                      ? maker->subject
-                     : busq_load_relaxed(&busq_bus_group(bus, maker->index)->base),
+                     : busq_group_shown_above(busq_bus_group(bus, maker->index)),
   };
   char *entries = to + sizeof head, *names = entries + head.n_entries * sizeof(busq_view_entry);
   memcpy(to, &head, sizeof head);
@@ -261,6 +269,16 @@ static uint64_t change_room(const change_maker *maker)
          sizeof(busq_envelope);
 }
 
+/* The memory for messages is the limit of everything that is sent; views grow with their members. */
+static int change_check_size(const busq_bus *bus, const change_maker *maker, uint32_t n_members, uint64_t size_bytes)
+{
+  if (size_bytes <= bus->geometry.arena_bytes)
+    return BUSQ_OK;
+  return busq_error(BUSQ_TOO_LARGE, "a view of group \"%.256s\" with %u members and their names has %llu bytes, more than the %llu of the arena of bus \"%s\": create it with a larger arena, or give the members shorter names",
+                    busq_bus_group(bus, maker->index)->name, n_members, (unsigned long long)size_bytes,
+                    (unsigned long long)bus->geometry.arena_bytes, bus->name);
+}
+
 /* The members are the first half of the scratch list, the receivers the second.  A peer that enters may have the slot
  * of a member that has died, so there may be one more of them than slots. */
 static int change_send(busq_peer *peer, change_maker *maker)
@@ -287,9 +305,11 @@ static int change_send(busq_peer *peer, change_maker *maker)
   const uint32_t n_receivers = change_receivers(peer, maker, receivers);
   int result = BUSQ_OK;
   if (n_receivers)
-    result = busq_multicast_try(peer, receivers, n_receivers, &sent);
+    result = change_check_size(bus, maker, n_members, part.size_bytes);
   else if (!busq_group_is_of_watchers(bus, maker->index))
     result = busq_group_empty_of_dead(bus, maker->index) ? BUSQ_OK : BUSQ_AGAIN;
+  if (n_receivers && !result)
+    result = busq_multicast_try(peer, receivers, n_receivers, &sent);
   free(payload);
   return result;
 }

@@ -78,18 +78,36 @@ static bool entry_end(busq_bus *bus, uint32_t index, uint64_t *numberp)
          busq_claim_move(&group->claim, word, *numberp, BUSQ_CLAIM_OVER);
 }
 
+/* Where the last number of a group of that name is kept when it loses its entry. */
+static uint64_t *number_place(const busq_bus *bus, uint64_t hash)
+{
+  const uint64_t place = hash % (bus->geometry.groups * (uint64_t)BUSQ_GROUP_NUMBERS);
+  return &busq_bus_group(bus, (uint32_t)(place / BUSQ_GROUP_NUMBERS))->numbers[place % BUSQ_GROUP_NUMBERS];
+}
+
+static void number_keep(const busq_bus *bus, const busq_group *group, uint64_t hash, uint64_t number)
+{
+  uint64_t *place = number_place(bus, hash);
+  const uint64_t shown = number - busq_group_shown_above(group);
+  if (busq_load_relaxed(place) < shown)
+    busq_store_relaxed(place, shown);
+}
+
 /* In this order: killed in between, the entry is over, and gets a name from the next one; the number goes on, and so
  * does what was kept of the last group: it is not taken for this one's. */
 static void entry_name(busq_bus *bus, uint32_t index, uint64_t number, const char *name, size_t bytes)
 {
   busq_group *group = busq_bus_group(bus, index);
   busq_pair identity = busq_numbered_load(&group->identity);
+  if (identity.hi)
+    number_keep(bus, group, identity.hi, number);
   BUSQ_STEP("name");
   (void)busq_pair_cas(&group->identity, &identity, (busq_pair){identity.lo + 1, 0});
   memcpy(group->name, name, bytes);
   group->name[bytes] = '\0';
   busq_store_relaxed(&group->name_bytes, (uint32_t)bytes);
   busq_store_relaxed(&group->base, number + 1);
+  busq_store_relaxed(&group->kept, busq_load_relaxed(number_place(bus, name_hash(name, bytes))));
   busq_numbered_install(&group->subject, number + 1, 0);
   identity = busq_numbered_load(&group->identity);
   BUSQ_STEP("name");
@@ -134,6 +152,19 @@ static bool names_lock(int fd)
   return false;
 }
 
+static bool is_over(const busq_bus *bus, uint64_t target)
+{
+  return busq_claim_state(busq_claim_load(&busq_bus_group(bus, busq_group_index(target))->claim)) == BUSQ_CLAIM_OVER;
+}
+
+/* The entry of that name, whose namer was killed before it had taken the name away, gets it anew. */
+static int entry_revive(busq_bus *bus, uint32_t index, const char *name, size_t bytes, uint64_t *targetp)
+{
+  const uint64_t number = busq_claim_number(busq_claim_load(&busq_bus_group(bus, index)->claim));
+  entry_name(bus, index, number, name, bytes);
+  return entry_find(bus, name, bytes, targetp) ? BUSQ_OK : busq_group_damaged(bus, index);
+}
+
 /* An entry whose namer was killed in the middle is over, and has no name, or its old one: as good as new. */
 static int entry_find_or_make(busq_bus *bus, const char *name, size_t bytes, uint64_t *targetp)
 {
@@ -146,13 +177,10 @@ static int entry_find_or_make(busq_bus *bus, const char *name, size_t bytes, uin
                         bus->name);
   else if (!entry_find(bus, name, bytes, targetp))
     result = entry_make(bus, name, bytes, targetp);
+  else if (is_over(bus, *targetp))
+    result = entry_revive(bus, busq_group_index(*targetp), name, bytes, targetp);
   busq_guard_close(&guard);
   return result;
-}
-
-static bool is_over(const busq_bus *bus, uint64_t target)
-{
-  return busq_claim_state(busq_claim_load(&busq_bus_group(bus, busq_group_index(target))->claim)) == BUSQ_CLAIM_OVER;
 }
 
 int busq_group_named(busq_bus *bus, const char *name, size_t bytes, bool is_made, uint64_t *targetp)

@@ -196,6 +196,25 @@ void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target)
   }
 }
 
+void busq_group_note_closes(busq_bus *bus, uint32_t index, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target);
+  busq_pair *member = &busq_bus_group(bus, index)->member[slot];
+  busq_pair seen = busq_numbered_load(member);
+  while ((seen.hi & BUSQ_MEMBER_IS_IN) && busq_member_target(seen.hi, slot) == target) {
+    BUSQ_STEP("closes");
+    if (busq_pair_cas(member, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_MEMBER_CLOSES}))
+      return;
+  }
+}
+
+bool busq_group_closes(const busq_bus *bus, uint32_t index, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target);
+  const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
+  return (member & BUSQ_MEMBER_IS_IN) && (member & BUSQ_MEMBER_CLOSES) && busq_member_target(member, slot) == target;
+}
+
 bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target)
 {
   const uint32_t slot = busq_target_slot(target);

@@ -285,8 +285,11 @@ typedef struct {
 
 /* How many changes of a group's view are remembered. */
 #define BUSQ_GROUP_CHANGES 256u
+/* And for each entry, how many numbers of groups that have lost theirs. */
+#define BUSQ_GROUP_NUMBERS 64u
 #define BUSQ_MEMBER_IS_IN UINT64_C(1)
-#define BUSQ_MEMBER_RESUMED (UINT64_C(1) << 33)      /* one of them: 30 bits count how often, round and round */
+#define BUSQ_MEMBER_RESUMED (UINT64_C(1) << 33)      /* one of them: 29 bits count how often, round and round */
+#define BUSQ_MEMBER_CLOSES (UINT64_C(1) << 62)       /* it closes, and there was no room for the view without it: it has left, and not died */
 #define BUSQ_MEMBER_MISSED (UINT64_C(1) << 63)       /* dead, and still in: a change may have gone to the others alone */
 
 static inline uint32_t busq_member_incarnation(uint64_t member)
@@ -302,7 +305,7 @@ static inline uint64_t busq_member_target(uint64_t member, uint32_t slot)
 /* The member with its mark of a resumption flipped. */
 static inline uint64_t busq_member_resumed(uint64_t member)
 {
-  return ((member + BUSQ_MEMBER_RESUMED) & ~BUSQ_MEMBER_MISSED) | (member & BUSQ_MEMBER_MISSED);
+  return ((member + BUSQ_MEMBER_RESUMED) & ~(BUSQ_MEMBER_MISSED | BUSQ_MEMBER_CLOSES)) | (member & BUSQ_MEMBER_MISSED);
 }
 
 /* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
@@ -311,10 +314,12 @@ typedef struct {
   busq_pair identity; /* how often the entry was given a name, and a hash of that; 0, 0: never */
   busq_pair subject;  /* of a peer that is watched: number, its target << 1 | it is there */
   uint64_t base;      /* the number of the claim when it got the name */
+  uint64_t kept;      /* the number that is shown of that one: the last of the group that had the name before */
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* behind "@" that of a group, behind "?" that of a watched peer */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
-  busq_pair member[]; /* number of the view that changed it; MISSED (1), how often it was resumed (30), incarnation (32), IS_IN (1) */
+  uint64_t numbers[BUSQ_GROUP_NUMBERS]; /* of the entries together: by a hash of its name, the last number that was shown of a group */
+  busq_pair member[]; /* number of the view that changed it; MISSED (1), CLOSES (1), how often it was resumed (29), incarnation (32), IS_IN (1) */
   /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
 } busq_group;
 
@@ -346,7 +351,7 @@ typedef struct {
   uint16_t what;
   uint32_t n_entries;
   uint32_t n_members; /* the first of the entries */
-  uint64_t subject;     /* of watchers, from a peer that enters: what stands in the group's word then; of others: its base */
+  uint64_t subject;     /* of watchers, from a peer that enters: what stands in the group's word then; of others: what its numbers are shown above */
 } busq_view_change;
 
 typedef struct {

@@ -26,6 +26,7 @@ typedef struct {
   size_t used;
   uint32_t n_views;
   char members[512]; /* of the last view */
+  uint32_t last_what; /* of the last view in which a member is out: it has left (2), or died (3) */
 } transcript;
 
 static void note(transcript *heard_so_far, const char *text, size_t bytes)
@@ -65,6 +66,8 @@ static void note_view(transcript *heard_so_far, const busq_message *message)
     names += member.name_bytes;
   }
   heard_so_far->n_views++;
+  if (event.what != 1)
+    heard_so_far->last_what = event.what;
   snprintf(heard_so_far->members, sizeof heard_so_far->members, "%s", text + begin);
   note(heard_so_far, text, used);
 }
