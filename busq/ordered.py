@@ -543,10 +543,13 @@ def _buffer(data: Any, argument: str) -> Any:
     if isinstance(data, str):
         raise wrong_type(argument, data, "bytes; encode it first")
     try:
-        return ffi.from_buffer(data)
+        read = ffi.from_buffer(data)
     except TypeError:
         many = ", or a list of them" if argument == "data" else ""
         raise wrong_type(argument, data, f"bytes, bytearray, memoryview or another buffer{many}") from None
+    if not isinstance(data, bytes):
+        core.check_plain(argument, data)
+    return read
 
 
 def _new_owner() -> Any:

@@ -387,7 +387,8 @@ class Peer:
         (`Peer.enter`), or an iterable of them, each once, with one group at most; a peer meant in several ways gets one
         message; `data`, bytes-like (bytes, bytearray, memoryview, array, mmap ...), contiguous and at most as large
         as the bus's arena, copied before the call returns, or a list or tuple of such parts, which become one message
-        without being joined first; `handles`, up to 64 handles that the receivers get with it (`Message.handles`);
+        without being joined first; addresses, as an array of Python objects holds, are refused (`send_object` sends
+        objects); `handles`, up to 64 handles that the receivers get with it (`Message.handles`);
         `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
 
         Errors: Full if a receiver's queue or the memory for messages stayed full until the timeout; at once, where that

@@ -15,6 +15,7 @@ import struct
 from typing import Any
 
 from busq import errors
+from busq._native import _core as core
 
 __all__ = ["decode", "encode"]
 
@@ -32,6 +33,8 @@ def encode(obj: Any) -> list[Any]:
     """
     buffers: list[pickle.PickleBuffer] = []
     pickled = pickle.dumps(obj, 5, buffer_callback=buffers.append)
+    for buffer in buffers:
+        core.check_plain("a buffer of the object", buffer)
     views = [buffer.raw() for buffer in buffers]
     sizes = [view.nbytes for view in views]
     head = _HEAD.pack(len(sizes), 0, len(pickled)) + struct.pack(f"<{len(sizes)}Q", *sizes)

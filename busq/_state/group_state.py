@@ -52,9 +52,11 @@ class _Group:
         """Return the state of the application."""
         state = self._state()
         try:
-            return {}, memoryview(state)
+            shown = memoryview(state)
         except TypeError:
             raise wrong_type("what `state` returned", state, "bytes-like: the state as `take` gets it") from None
+        core.check_plain("what `state` returned", state)
+        return {}, shown
 
     def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
         """Hand a state to the application, and show it the view that the state stands in."""

@@ -12,6 +12,8 @@ import io
 import pickle
 from typing import Any, NoReturn
 
+from busq._native import _core as core
+
 __all__ = ["PLAIN", "Plain", "name_of", "written"]
 
 _EXPECTED = (
@@ -78,4 +80,7 @@ def name_of(codec: Any) -> str:
 def written(codec: Any, obj: Any) -> bytes:
     """Return what a codec makes of an object, as one piece."""
     made = codec.encode(obj)
-    return made if isinstance(made, bytes) else b"".join(made if isinstance(made, list | tuple) else (made,))
+    if isinstance(made, bytes):
+        return made
+    core.check_plain("what the codec has made", made)
+    return b"".join(made if isinstance(made, list | tuple) else (made,))

@@ -202,13 +202,53 @@ int is_iterable(PyObject *object)
 
 /* ---- payloads ---- */
 
+/* With its format, if it has one that can be written down: dates of NumPy have none. */
 static int buffer_get(PyObject *data, Buffer *buffer)
 {
   int (*get)(PyObject *, Buffer *, int) = (int (*)(PyObject *, Buffer *, int))PyType_GetSlot(Py_TYPE(data), Py_bf_getbuffer);
-  if (get)
-    return get(data, buffer, PyBUF_SIMPLE);
-  PyErr_SetNone(PyExc_TypeError);
-  return -1;
+  *buffer = (Buffer){.buf = NULL};
+  if (!get) {
+    PyErr_SetNone(PyExc_TypeError);
+    return -1;
+  }
+  if (get(data, buffer, PyBUF_ND | PyBUF_FORMAT) == 0)
+    return 0;
+  if (!PyErr_ExceptionMatches(PyExc_Exception))
+    return -1;
+  PyErr_Clear();
+  *buffer = (Buffer){.buf = NULL};
+  return get(data, buffer, PyBUF_SIMPLE);
+}
+
+/* The letter in a format (of `struct`, with what PEP 3118 and ctypes add) that stands for an address: of a Python object, a function,
+ * a text, or anything; 0 where there is none. */
+static char address_in(const char *format)
+{
+  for (; format && *format; format++) {
+    if (*format == ':') { /* a name, up to the next one */
+      format = strchr(format + 1, ':');
+      if (!format)
+        return 0;
+    } else if (*format == 'Z') { /* before f, d or g: a complex number */
+      if (!format[1] || !strchr("fdgFDG", format[1]))
+        return *format;
+    } else if (strchr("O&PXz", *format)) {
+      return *format;
+    }
+  }
+  return 0;
+}
+
+/* Where NumPy can't write the format down, its type knows. */
+static int type_has_objects(PyObject *data)
+{
+  PyObject *type = PyObject_GetAttrString(data, "dtype");
+  PyObject *has = type ? PyObject_GetAttrString(type, "hasobject") : NULL;
+  const int found = has == Py_True;
+  Py_XDECREF(has);
+  Py_XDECREF(type);
+  PyErr_Clear();
+  return found;
 }
 
 static void buffer_release(Buffer *buffer)
@@ -238,6 +278,22 @@ static void payload_release(payload *self)
     PyErr_Restore(type, error, trace);
 }
 
+/* Addresses mean nothing in another process; false with an exception. */
+static int buffer_check(PyObject *data, const char *argument, const Buffer *buffer)
+{
+  const char address = address_in(buffer->format);
+  if (!address && (buffer->format || !type_has_objects(data)))
+    return 1;
+  PyObject *name = PyObject_GetAttrString((PyObject *)Py_TYPE(data), "__name__");
+  if (name)
+    PyErr_Format(PyExc_TypeError,
+                 "%s has type %U, and %s: these are addresses, which mean nothing in another process; "
+                 "`send_object` sends objects", argument, name,
+                 address && address != 'O' ? "holds pointers" : "holds Python objects");
+  Py_XDECREF(name);
+  return 0;
+}
+
 static int part_read(payload *self, PyObject *data, const char *argument)
 {
   Buffer *buffer = &self->buffers[self->n_buffers];
@@ -250,7 +306,6 @@ static int part_read(payload *self, PyObject *data, const char *argument)
     error_wrong_type(argument, data, "bytes; encode it first");
     return 0;
   }
-  *buffer = (Buffer){.buf = NULL};
   if (buffer_get(data, buffer) < 0) {
     if (PyErr_ExceptionMatches(PyExc_TypeError)) {
       PyErr_Clear();
@@ -258,6 +313,10 @@ static int part_read(payload *self, PyObject *data, const char *argument)
                        strcmp(argument, "data") ? "bytes, bytearray, memoryview or another buffer"
                                                 : "bytes, bytearray, memoryview or another buffer, or a list of them");
     }
+    return 0;
+  }
+  if (!buffer_check(data, argument, buffer)) {
+    self->n_buffers++; /* released with the others */
     return 0;
   }
   self->parts[self->n_buffers++] = (busq_part){buffer->buf, (uint64_t)buffer->len};

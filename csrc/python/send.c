@@ -600,7 +600,21 @@ static PyObject *send_control_once(PyObject *module, PyObject *args)
   return once_done(self, send_data(self, to, word, "data", BUSQ_FORM_CONTROL, NULL, 0, 0, 0, &sent));
 }
 
-PyMethodDef send_functions[] = {{"send_once", VARARGS(send_once), NULL},
+/* check_plain(argument, data): raises unless it is plain memory, for those that read it in another way. */
+static PyObject *check_plain(PyObject *module, PyObject *args)
+{
+  const char *argument;
+  PyObject *data;
+  payload read;
+  (void)module;
+  if (!PyArg_ParseTuple(args, "sO", &argument, &data) || !payload_read(&read, data, argument, NULL, 0))
+    return NULL;
+  payload_free(&read);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef send_functions[] = {{"check_plain", VARARGS(check_plain), NULL},
+                                {"send_once", VARARGS(send_once), NULL},
                                 {"encode", VARARGS(encode), NULL},
                                 {"send_encoded_once", VARARGS(send_encoded_once), NULL},
                                 {"send_control_once", VARARGS(send_control_once), NULL},
