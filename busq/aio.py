@@ -29,7 +29,7 @@ from busq._native import _core as core
 from busq._port import arguments
 from busq._port.deadline import ASKING, AT_ONCE, Deadline
 from busq._port.event_loops import WaitQueues, queues_here, sleep
-from busq._port.readiness import OrderedReadiness, Readiness
+from busq._port.readiness import OrderedReadiness, Readiness, ReplyReadiness
 from busq.bus import Bus
 from busq.errors import Empty, Full
 from busq.peer import Buffer, Codec, Message, Payload
@@ -37,8 +37,6 @@ from busq.peer import Buffer, Codec, Message, Payload
 if TYPE_CHECKING:
     from busq.groups import View
     from busq.nodes import Handle, Node
-
-_LOOK_S = 0.05  # how long the death of a peer that was asked may go unnoticed
 
 __all__ = ["Joining", "Peer", "join", "wait_for"]
 
@@ -141,8 +139,8 @@ class Peer:
         coroutine: in an event loop it is called with `timeout=0`, and raises `Full` where the peer that asked does not
         take its replies.
 
-        Cost: that of two messages; and twenty times a second, for each request that waits, a system call that looks
-        whether the other peer lives.
+        Cost: that of two messages; and twenty times a second, while any request waits, a system call for each process
+        that was asked.
 
         >>> import asyncio, busq
         >>> async def serve(bob):
@@ -378,7 +376,7 @@ class _Bus1Peer(core.AsyncPort, Peer):
         request.asked = to
         requests = _requests.requests_of(self._peer)
         if self._reply_queues is None:
-            self._reply_queues = queues_here(Readiness(requests.replies), self._queues.spin_s)
+            self._reply_queues = queues_here(ReplyReadiness(requests), self._queues.spin_s)
 
         def send(is_asking: bool) -> bool:
             # The peer that is asked may wait as well: for room for replies to requests that were given up.
@@ -390,15 +388,16 @@ class _Bus1Peer(core.AsyncPort, Peer):
         try:
             await self._queues.send_in_turn(to, send, deadline)
             while request.reply is None:
-                left_s = deadline.left_s()
-                turn = Deadline(_LOOK_S if left_s is None else min(left_s, _LOOK_S))
+                is_over = False
                 try:
-                    await self._reply_queues.receive_turn(turn, False, request)
+                    await self._reply_queues.receive_turn(deadline, False, request)
                     requests.take_all()
                 except Empty:
+                    is_over = True
+                if is_over or request.is_lost:
                     requests.check_asked(request)
-                    if deadline.left_ns() == 0 and request.reply is None:
-                        raise _requests.no_reply(request) from None
+                if is_over and request.reply is None:
+                    raise _requests.no_reply(request)
             return requests.finish(request)
         finally:
             requests.end(request)

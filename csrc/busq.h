@@ -285,7 +285,8 @@ int busq_peer_fileno(busq_peer *peer, int *fdp);
 typedef enum {
   BUSQ_LISTEN_NOT = 0,
   BUSQ_LISTEN_MESSAGES = 1, /* readable while there is something to receive; for room as well, where it was asked for */
-  BUSQ_LISTEN_ROOM = 2      /* for room alone, while messages in the queue are left where they are */
+  BUSQ_LISTEN_ROOM = 2,     /* for room alone, while messages in the queue are left where they are */
+  BUSQ_LISTEN_LIVES = 4     /* beside one of these: every slice, so that lives can be looked at */
 } busq_listen;
 
 int busq_peer_listen(busq_peer *peer, uint32_t what);
@@ -421,8 +422,11 @@ void busq_peer_request_answered(busq_peer *replies, uint64_t number);
 /* The request waits no more: a reply to it is not sent, or, if that has begun, is to be dropped where it arrives.
  * Changes nothing where the reply was taken. */
 void busq_peer_request_end(busq_peer *replies, uint64_t number);
-/* Lives the process that a request depends on: the reader that has taken it, or the peer that was asked, in that life? */
-int busq_peer_request_lives(busq_peer *peer, busq_peer *replies, uint64_t number, uint64_t target, uint64_t began);
+/* The life that a request depends on, as a name: of the reader that has taken it, or of the peer that was asked, which
+ * began then.  0: its reply was taken. */
+uint64_t busq_peer_request_life(busq_peer *replies, uint64_t number, uint64_t target, uint64_t began);
+/* Asks the kernel about it. */
+int busq_peer_life_goes_on(busq_peer *peer, uint64_t life);
 /* Replies, if the asker waits for it; BUSQ_EMPTY if it does not, and lives.  The parts end with the request. */
 int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_part *parts, uint32_t n_parts,
                     int64_t timeout_ns, uint32_t *sentp);

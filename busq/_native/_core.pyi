@@ -24,6 +24,7 @@ JOIN_SHARED: int
 LISTEN_NOT: int
 LISTEN_MESSAGES: int
 LISTEN_ROOM: int
+LISTEN_LIVES: int
 KIND_VIEW: int
 KIND_JOINED: int
 KIND_LEFT: int
@@ -68,6 +69,8 @@ class Request:
     number: int
     target: int
     began: int
+    thread: int
+    is_lost: bool
 
 class Bus:
     @property
@@ -187,7 +190,8 @@ def request_begin(
     port: Port, replies: Port, request: Request, waiting: dict[int, Request], timeout_ns: int, is_asking: bool, /
 ) -> int: ...
 def request_end(replies: Port, request: Request, /) -> None: ...
-def asked_lives(port: Port, replies: Port, request: Request, /) -> bool: ...
+def is_lost(replies: Port, request: Request, /) -> bool: ...
+def find_lost(replies: Port, waiting: dict[int, Request], /) -> list[Request]: ...
 def tail(replies: Port, /) -> int: ...
 def has_received(replies: Port, end: int, /) -> bool: ...
 def follow(port: Port, replies: Port, /) -> None: ...

@@ -18,7 +18,7 @@ import contextlib
 import os
 import time
 import types
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, NoReturn
 
@@ -53,7 +53,19 @@ class _SpinBudget:
             self._in_vain += 1
 
 
-class _Senders(deque[Any]):
+class _Line(OrderedDict[Any, None]):
+    """Tasks that wait for their turn.  One that is cancelled leaves at once, wherever it stands."""
+
+    def first(self) -> Any:
+        return next(iter(self))
+
+    def enter(self, waiter: Any, is_first: bool) -> None:
+        self[waiter] = None
+        if is_first:
+            self.move_to_end(waiter, last=False)
+
+
+class _Senders(_Line):
     """Tasks that wait for room at the same receivers, and why the first of them has not sent."""
 
     why = ""
@@ -68,7 +80,7 @@ class WaitQueues:
         self._fd = -1
         self._receive_spin, self._send_spin = _SpinBudget(spin_s), _SpinBudget(spin_s)
         self.running: Any = None  # the event loop, if it is one of asyncio
-        self.receivers: deque[Any] = deque()
+        self.receivers = _Line()
         self.senders: dict[Any, _Senders] = {}
         self.resumed = time.monotonic()  # when a task of this peer last went on after a wait
 
@@ -131,20 +143,17 @@ class WaitQueues:
         waiter = self._new_waiter()
         if request is not None:
             request.wake = waiter.wake
-        if is_first:
-            self.receivers.appendleft(waiter)
-        else:
-            self.receivers.append(waiter)
+        self.receivers.enter(waiter, is_first)
         try:
             began = time.monotonic()
             has_message = self._readiness.has_message
             is_done = has_message if request is None else lambda: request.reply is not None or has_message()
-            if self.receivers[0] is waiter and await self._spin(self._receive_spin, is_done):
+            if self.receivers.first() is waiter and await self._spin(self._receive_spin, is_done):
                 return
             await self._wait(waiter, deadline, Empty("nothing came before the timeout"), request)
             self._receive_spin.learn(self.resumed - began)
         finally:
-            self.receivers.remove(waiter)
+            del self.receivers[waiter]
             if self.receivers:
                 self.look_soon()
 
@@ -173,7 +182,7 @@ class WaitQueues:
         finally:
             queue = self.senders.get(key)
             if queue:
-                queue[0].wake()
+                queue.first().wake()
 
     async def send_turn(self, key: Any, deadline: Deadline, is_first: bool) -> None:
         """Wait until it is worth trying to send to these receivers again; raises Full at the deadline.
@@ -191,13 +200,11 @@ class WaitQueues:
         queue = self.senders.setdefault(key, _Senders())
         if is_first:
             queue.why = core.error_text()
-            queue.appendleft(waiter)
-        else:
-            queue.append(waiter)
+        queue.enter(waiter, is_first)
         try:
             yield waiter
         finally:
-            queue.remove(waiter)
+            del queue[waiter]
             if not queue:
                 del self.senders[key]
 
@@ -208,8 +215,8 @@ class WaitQueues:
         waiter.saw_unsent = self._readiness.has_unsent
         is_slice = request is None and waiter.saw_unsent and (left_s is None or left_s > _RETRY_S)
         waiter.is_asleep = True
-        if request is not None and request.reply is not None:
-            waiter.wake()  # the reply came before it could be woken
+        if request is not None and (request.reply is not None or request.is_lost):
+            waiter.wake()  # that came before it could be woken
         self.look_soon()
         try:
             if not await self._sleep(waiter, _RETRY_S if is_slice else left_s) and not is_slice:
@@ -240,7 +247,7 @@ class WaitQueues:
             self._listen(core.LISTEN_ROOM)
 
     def _needs_message(self) -> bool:
-        first = self.receivers[0] if self.receivers else None
+        first = self.receivers.first() if self.receivers else None
         if first is None or not first.is_asleep:
             return False
         if not self._readiness.has_message() and first.saw_unsent >= self._readiness.has_unsent:
@@ -260,7 +267,7 @@ class WaitQueues:
         if self._readiness.stays_readable:
             self._forget()
         for queue in self.senders.values():
-            queue[0].wake()
+            queue.first().wake()
         if self.receivers or self.senders:
             self._look()
 

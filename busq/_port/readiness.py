@@ -10,7 +10,7 @@ from typing import Any
 
 from busq._native import _core as core
 
-__all__ = ["OrderedReadiness", "Readiness"]
+__all__ = ["OrderedReadiness", "Readiness", "ReplyReadiness"]
 
 
 class Readiness:
@@ -39,6 +39,19 @@ class Readiness:
     def is_forked(self) -> bool:
         """Return whether the peer, and with it the descriptor, belongs to the parent process."""
         return core.is_forked(self._peer)
+
+
+class ReplyReadiness(Readiness):
+    """The readiness of the queue for replies: the descriptor is also readable when it is time to look for the dead."""
+
+    def __init__(self, requests: Any) -> None:
+        super().__init__(requests.replies)
+        self._requests = requests
+
+    def listen(self, what: int) -> bool:
+        if what == core.LISTEN_NOT:
+            self._requests.look_for_lost()
+        return super().listen(what | core.LISTEN_LIVES if what else what)
 
 
 class OrderedReadiness(Readiness):

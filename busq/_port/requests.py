@@ -6,7 +6,7 @@ for others: `Requests.take` hands each to the `Request` whose number it carries,
 
 An event loop needs no thread to ask (busq/aio.py).  It calls `begin`, with a request that knows how to wake the task
 that waits; waits for the descriptor of `replies` to be readable; then calls `take_all`, at least once in `SLICE_NS`
-`check_asked` for each request, and in the end `finish`, in any case `end`.
+`look_for_lost`, for a request that is woken and lost `check_asked`, and in the end `finish`, in any case `end`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from busq.peer import Message, Payload
 
 SLICE_NS = 50_000_000  # how long the death of the one asked may go unnoticed
 _SETTLE_NS = 2_000_000_000
+_SLEEP_MAX_NS = 10_000_000_000
 
 
 class Requests:
@@ -38,6 +39,7 @@ class Requests:
         self._waiting: dict[int, Request] = {}
         self._leader: dict[None, Request] = {}  # the one whose thread sleeps in the queue, if there is one
         self._asleep: dict[int, Request] = {}  # those whose threads sleep until they are woken
+        self._look_ns = 0  # when to look for the dead again
 
     def attach(self) -> None:
         """Let C ask as well, where no other request waits."""
@@ -57,8 +59,7 @@ class Requests:
         result = core.OK
         while result == core.OK:
             result = self.take(0)
-        if result not in (core.EMPTY, core.INTERRUPTED):
-            core.check(result)
+        self._check(result)
 
     # ---- asking ----
 
@@ -114,16 +115,26 @@ class Requests:
         """Take one reply and hand it to the request it belongs to; return the result of the core."""
         return core.take_reply(self._replies, self._waiting, timeout_ns)
 
-    def look(self, request: Request) -> bool:
-        """Return whether the peer that was asked lives; if not, all replies that have come were taken."""
-        if core.asked_lives(self._port, self._replies, request):
-            return True
-        self._settle(request)
-        return request.reply is None and core.asked_lives(self._port, self._replies, request)  # another reader has it
+    def look_for_lost(self) -> None:
+        """Wake the requests whose reply can't come any more; call it at least once in `SLICE_NS`.
+
+        The kernel is asked about each process once in a slice, however many requests depend on it.
+        """
+        if time.monotonic_ns() < self._look_ns:
+            return
+        self._look_ns = time.monotonic_ns() + SLICE_NS
+        for request in core.find_lost(self._replies, self._waiting):
+            request.is_lost = True
+            if request.wake is not None:
+                request.wake()
 
     def check_asked(self, request: Request) -> None:
         """Raise PeerDead if no reply can come any more."""
-        if not self.look(request) and request.reply is None:
+        request.is_lost = False
+        if not core.is_lost(self._replies, request):
+            return
+        self._settle(request)
+        if request.reply is None and core.is_lost(self._replies, request):  # and no other reader has it by now
             raise errors.PeerDead(f"{request.asked!r} was asked, and has left or died before it replied")
 
     def _settle(self, request: Request) -> None:
@@ -153,51 +164,62 @@ class Requests:
         finally:
             self.end(request)
 
-    # One of them leads: it sleeps in the queue, and wakes the others when their replies come, or when it leaves.  That
-    # makes it quick; without it, each would look for itself after a slice.
+    # One of them leads: it sleeps in the queue, looks whether those that were asked live, and wakes the others when
+    # their replies come, or will not, or when it leaves.  The others sleep until then.  They also look by themselves,
+    # after as long as they have slept already: a handler of a signal may hold up the leader's thread.
 
     def wait(self, request: Request, deadline: Deadline) -> None:
         """Wait until the reply is there; Empty or PeerDead if it does not come."""
-        look_ns = time.monotonic_ns() + SLICE_NS
+        slice_ns = SLICE_NS
         try:
             while request.reply is None:
                 left_ns = deadline.left_ns()
-                slice_ns = max(0, look_ns - time.monotonic_ns())
-                self._wait_once(request, slice_ns if left_ns < 0 else min(left_ns, slice_ns))
+                if self._wait_once(request, slice_ns if left_ns < 0 else min(left_ns, slice_ns)):
+                    slice_ns = min(2 * slice_ns, _SLEEP_MAX_NS)
                 if request.reply is not None:
                     return
-                if time.monotonic_ns() >= look_ns:
+                if request.is_lost or left_ns == 0:
                     self.check_asked(request)
-                    look_ns = time.monotonic_ns() + SLICE_NS
                 if left_ns == 0 and request.reply is None:
                     raise no_reply(request)
         finally:
             self._step_down(request)
 
-    def _wait_once(self, request: Request, slice_ns: int) -> None:
-        if self._leader.setdefault(None, request) is request:
-            result = self.take(slice_ns)
-            if result not in (core.OK, core.EMPTY, core.INTERRUPTED):
-                core.check(result)
-        else:
-            self._sleep(request, slice_ns)
+    def _wait_once(self, request: Request, slice_ns: int) -> bool:
+        """Wait for a moment; return whether it was in vain, and the next one may be longer."""
+        leader = self._leader.setdefault(None, request)
+        if leader is not request and leader.thread != request.thread:
+            return self._sleep(request, slice_ns)
+        # A handler that runs on top of the leader, in its thread, can't wait for that to go on.
+        if self._look_ns < time.monotonic_ns() - SLICE_NS:
+            self._look_ns = time.monotonic_ns() + SLICE_NS
+        self._check(self.take(min(slice_ns, SLICE_NS)))
+        self.look_for_lost()
+        return False
 
-    def _sleep(self, request: Request, slice_ns: int) -> None:
+    def _sleep(self, request: Request, slice_ns: int) -> bool:
         bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         request.wake = lambda: bell.put(None)
         self._asleep[request.number] = request
         try:
             # From here on we are woken; what was there before, we see.
-            if request.reply is None and self._leader:
+            if request.reply is None and not request.is_lost and self._leader:
                 bell.get(timeout=slice_ns / 1e9)
+            return False
         except queue.Empty:
             result = core.OK
             while result == core.OK and request.reply is None:
                 result = self.take(0)
-            if result not in (core.OK, core.EMPTY, core.INTERRUPTED):
-                core.check(result)
+            self._check(result)
+            self.look_for_lost()
+            return True
         finally:
             self._asleep.pop(request.number, None)
+
+    @staticmethod
+    def _check(result: int) -> None:
+        if result not in (core.OK, core.EMPTY, core.INTERRUPTED):
+            core.check(result)
 
     def _step_down(self, request: Request) -> None:
         if self._leader.get(None) is request:
@@ -249,7 +271,7 @@ def ask(port: Any, to: str, data: Payload, timeout: float | None, note: Any) -> 
     check_name(to)
     deadline = Deadline(timeout)
     request = Request()
-    request.asked = to
+    request.asked, request.thread = to, threading.get_ident()
     requests = requests_of(port)
     try:
         try:

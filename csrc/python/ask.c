@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/port.h"
+#include <pythread.h>
 #include <string.h>
 #include <structmember.h>
 /*
@@ -24,6 +25,8 @@ typedef struct {
   PyObject *wake;  /* called, in any thread, when the reply is there; or NULL */
   PyObject *reply; /* the message, or NULL */
   unsigned long long number, target, began; /* began: which life of the target was asked */
+  unsigned long thread;                     /* that waits for it, if it is a thread */
+  char is_lost;                             /* the process that has it seems to have died */
 } Request;
 
 static int request_traverse(Request *self, visitproc visit, void *arg)
@@ -55,6 +58,8 @@ static PyMemberDef request_members[] = {{"asked", T_OBJECT, offsetof(Request, as
                                         {"number", T_ULONGLONG, offsetof(Request, number), 0, NULL},
                                         {"target", T_ULONGLONG, offsetof(Request, target), 0, NULL},
                                         {"began", T_ULONGLONG, offsetof(Request, began), 0, NULL},
+                                        {"thread", T_ULONG, offsetof(Request, thread), 0, NULL},
+                                        {"is_lost", T_BOOL, offsetof(Request, is_lost), 0, NULL},
                                         {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot request_slots[] = {{Py_tp_doc, "A message that was asked, and the place for its reply."},
@@ -289,6 +294,17 @@ static PyObject *forget(PyObject *module, PyObject *args)
 
 /* ---- what requests.py wants to know ---- */
 
+/* Lives that the kernel was asked about, of different slots mostly. */
+enum { LIVES_KNOWN = 64 };
+typedef struct {
+  uint64_t life;
+  int is_over;
+} life_seen;
+
+typedef struct {
+  life_seen lives[LIVES_KNOWN];
+} life_cache;
+
 static PyObject *join_replies(PyObject *module, PyObject *object)
 {
   busq_state *state = PyModule_GetState(module);
@@ -312,18 +328,50 @@ static PyObject *join_replies(PyObject *module, PyObject *object)
   return (PyObject *)replies;
 }
 
-/* asked_lives(port, replies, request): the reader that has taken it, or the peer that was asked, in the life that was asked. */
-static PyObject *asked_lives(PyObject *module, PyObject *args)
+static int request_is_lost(Port *replies, const Request *request, life_cache *known)
+{
+  if (!request->began) /* it was not sent so far */
+    return 0;
+  const uint64_t life = busq_peer_request_life(replies->peer, request->number, request->target, request->began);
+  life_seen *seen = &known->lives[life % LIVES_KNOWN];
+  if (!life)
+    return 0;
+  if (seen->life != life)
+    *seen = (life_seen){life, busq_peer_life_goes_on(replies->peer, life) == BUSQ_PEER_DEAD};
+  return seen->is_over;
+}
+
+/* is_lost(replies, request): no process lives that could still reply, if the reply is not there. */
+static PyObject *is_lost(PyObject *module, PyObject *args)
 {
   const busq_state *state = PyModule_GetState(module);
-  PyObject *object, *replies, *request;
-  if (!PyArg_ParseTuple(args, "OOO!", &object, &replies, state->request_type, &request))
+  life_cache known = {0};
+  PyObject *object, *request;
+  if (!PyArg_ParseTuple(args, "OO!", &object, state->request_type, &request))
     return NULL;
-  Port *self = port_checked(module, object), *back = self ? port_checked(module, replies) : NULL;
-  if (!back)
+  Port *replies = port_checked(module, object);
+  return replies ? PyBool_FromLong(request_is_lost(replies, (Request *)request, &known)) : NULL;
+}
+
+/* find_lost(replies, waiting): those requests, as a list.  The kernel is asked once about each process, however many requests depend on
+ * it: a place in shared memory names it. */
+static PyObject *find_lost(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  life_cache known = {0};
+  PyObject *object, *waiting;
+  if (!PyArg_ParseTuple(args, "OO!", &object, &PyDict_Type, &waiting))
     return NULL;
-  const Request *asked = (Request *)request;
-  return PyBool_FromLong(busq_peer_request_lives(self->peer, back->peer, asked->number, asked->target, asked->began) == BUSQ_OK);
+  Port *replies = port_checked(module, object);
+  PyObject *all = replies ? PyDict_Values(waiting) : NULL, *lost = all ? PyList_New(0) : NULL;
+  for (Py_ssize_t i = 0; lost && i < PyList_Size(all); i++) {
+    PyObject *request = PyList_GetItem(all, i);
+    if (PyObject_TypeCheck(request, (PyTypeObject *)state->request_type) &&
+        request_is_lost(replies, (Request *)request, &known) && PyList_Append(lost, request) < 0)
+      Py_CLEAR(lost);
+  }
+  Py_XDECREF(all);
+  return lost;
 }
 
 static PyObject *tail(PyObject *module, PyObject *object)
@@ -380,7 +428,8 @@ PyMethodDef ask_functions[] = {{"take_reply", VARARGS(take_reply), NULL},
                                {"join_replies", ONE_ARG(join_replies), NULL},
                                {"request_begin", VARARGS(request_begin), NULL},
                                {"request_end", VARARGS(request_end), NULL},
-                               {"asked_lives", VARARGS(asked_lives), NULL},
+                               {"is_lost", VARARGS(is_lost), NULL},
+                               {"find_lost", VARARGS(find_lost), NULL},
                                {"tail", ONE_ARG(tail), NULL},
                                {"has_received", VARARGS(has_received), NULL},
                                {"follow", VARARGS(follow), NULL},
@@ -492,6 +541,7 @@ static PyObject *ask_alone(Port *self, PyObject *to, PyObject *data, int64_t tim
   const busq_part parts[] = {{PyBytes_AsString(data), (uint64_t)PyBytes_Size(data)}, {&tail_of, sizeof tail_of}};
   const asking call = {self, parts, 2, 0, request, is_sent};
   request->target = target;
+  request->thread = PyThread_get_thread_ident();
   request->asked = new_ref(to);
   if (key && ask_step(&call, 0) == BUSQ_OK) {
     const int result = wait_alone(self, request, end_ns);

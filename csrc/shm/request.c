@@ -309,20 +309,21 @@ int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
   return target_life(peer, target, true, beganp);
 }
 
-int busq_peer_request_lives(busq_peer *peer, busq_peer *replies, uint64_t number, uint64_t target, uint64_t began)
+uint64_t busq_peer_request_life(busq_peer *replies, uint64_t number, uint64_t target, uint64_t began)
 {
   const uint64_t turn = busq_reply_turn(replies->bus, number);
-  uint64_t found = 0;
-  int result = busq_peer_check(replies);
-  if (result)
-    return result;
+  if (busq_peer_check(replies) != BUSQ_OK)
+    return 0;
   const busq_pair seen = busq_pair_load(busq_reply_place_of(replies->bus, replies->slot, number));
   if (seen.lo != busq_reply_word(turn, BUSQ_REPLY_AWAITED) && seen.lo != busq_reply_word(turn, BUSQ_REPLY_SENDING))
-    return BUSQ_OK; /* a thread has taken the reply, and is about to hand it over */
-  if (seen.hi)
-    return busq_life_is_going_on(replies->bus, seen.hi) ? BUSQ_OK : BUSQ_PEER_DEAD;
-  result = busq_peer_life(peer, target, &found);
-  return result == BUSQ_OK && found != began ? BUSQ_PEER_DEAD : result;
+    return 0;
+  return seen.hi ? seen.hi : busq_life_name_of(busq_target_slot(target), busq_target_incarnation(target), began);
+}
+
+int busq_peer_life_goes_on(busq_peer *peer, uint64_t life)
+{
+  const int result = busq_peer_check(peer);
+  return result ? result : busq_life_is_going_on(peer->bus, life) ? BUSQ_OK : BUSQ_PEER_DEAD;
 }
 
 int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)

@@ -19,6 +19,8 @@ from test_aio import Run, a_moment, run, run_tasks, together  # noqa: F401  (fix
 
 import busq
 from busq import aio
+from busq._port import event_loops as _event_loops
+from busq._port import requests as _requests
 
 Fork = Callable[..., Child]
 
@@ -109,7 +111,7 @@ def test_a_reply_that_was_waited_for_keeps_no_place(bus: busq.Bus, run: Run) -> 
 
             async def serve() -> None:
                 request = await server.recv()
-                await a_moment(3 * aio._LOOK_S)
+                await a_moment(3 * _requests.SLICE_NS / 1e9)
                 request.reply(b"here", timeout=0)
 
             start(serve)
@@ -207,3 +209,62 @@ def test_other_orders_say_why_they_have_no_requests(make_bus: Any) -> None:
                 await ann.ask("ann", b"")
 
     asyncio.run(main())
+
+
+# ---- what waiting costs ----
+
+
+def test_requests_that_wait_share_one_look_at_the_process_that_was_asked(bus: busq.Bus, monkeypatch: Any) -> None:
+    """No request has a timer of its own, and none is looked at for itself."""
+    looks = []
+    find_lost = _requests.core.find_lost
+
+    def look(replies: Any, waiting: Any) -> Any:
+        looks.append(len(waiting))
+        return find_lost(replies, waiting)
+
+    def look_at_one(*_: Any) -> bool:
+        raise AssertionError("a request was looked at for itself")
+
+    monkeypatch.setattr(_requests.core, "find_lost", look)
+    monkeypatch.setattr(_requests.core, "is_lost", look_at_one)
+
+    async def main() -> None:
+        loop: Any = asyncio.get_running_loop()
+        async with aio.join(bus, "ann") as ann:
+            with bus.join("bob") as bob:
+                asking = [asyncio.create_task(ann.ask("bob", b"%d" % number)) for number in range(50)]
+                while len(looks) < 5:
+                    await asyncio.sleep(0.01)
+                assert looks[-1] == 50
+                assert not loop._scheduled
+                for _ in asking:
+                    request = bob.recv(PATIENCE_S)
+                    request.reply(request.data)
+                assert [reply.data for reply in await asyncio.gather(*asking)] == [b"%d" % at for at in range(50)]
+
+    asyncio.run(main())
+
+
+def test_one_that_is_cancelled_leaves_the_line_without_a_search(bus: busq.Bus, monkeypatch: Any) -> None:
+    compared = []
+
+    def is_equal(one: Any, other: Any) -> bool:
+        compared.append(other)
+        return one is other
+
+    monkeypatch.setattr(_event_loops._AsyncioWaiter, "__eq__", is_equal)
+    monkeypatch.setattr(_event_loops._AsyncioWaiter, "__hash__", object.__hash__)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            receiving = [asyncio.create_task(ann.recv()) for _ in range(300)]
+            await asyncio.sleep(0)
+            for task in reversed(receiving):
+                task.cancel()
+            await asyncio.gather(*receiving, return_exceptions=True)
+            await ann.send("ann", b"still there")
+            assert (await ann.recv()).data == b"still there"
+
+    asyncio.run(main())
+    assert len(compared) < 300  # where hashes collide

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, Child
+from conftest import PATIENCE_S, Child, wait_until
 
 import busq
 from busq._native import _core as core
@@ -631,6 +631,26 @@ def test_requests_that_are_given_up_do_not_fill_both_queues(make_bus: Callable[.
                 alice.ask("bob", b"", timeout=chance.uniform(0, 3e-5))
             if chance.random() < 0.2:
                 assert alice.ask("bob", b"wanted", timeout=PATIENCE_S).data == b"wanted"
+
+
+def test_of_the_threads_that_wait_one_looks_and_the_others_sleep_ever_longer(bus: busq.Bus, monkeypatch: Any) -> None:
+    alice, bob = bus.join("alice"), bus.join("bob")
+    slices: dict[int, list[int]] = {}
+    sleep = _requests.Requests._sleep
+
+    def count(self: Any, request: Any, slice_ns: int) -> bool:
+        slices.setdefault(request.thread, []).append(slice_ns)
+        return sleep(self, request, slice_ns)
+
+    monkeypatch.setattr(_requests.Requests, "_sleep", count)
+    askers = [Asker(alice, b"%d" % number) for number in range(4)]
+    wait_until(lambda: len(slices) == 3 and min(map(len, slices.values())) >= 3)
+    for one in slices.values():
+        assert all(later == 2 * earlier for earlier, later in itertools.pairwise(one[:3]))
+    for _ in askers:
+        request = bob.recv(timeout=PATIENCE_S)
+        request.reply(request.data)
+    assert [asker.outcome().data for asker in askers] == [b"0", b"1", b"2", b"3"]
 
 
 # ---- in an event loop ----

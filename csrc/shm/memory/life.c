@@ -55,13 +55,13 @@ bool busq_life_is_held(const busq_bus *bus, uint32_t slot)
 uint64_t busq_life_name(const busq_bus *bus, uint32_t slot)
 {
   const busq_slot *peer = &bus->slots[slot];
-  const uint64_t incarnation = busq_load_acquire(&peer->life) >> 32, began = busq_load_relaxed(&peer->began_ns) >> 10;
-  return incarnation << 32 | (began & 0xfffff) << 12 | slot;
+  const uint32_t incarnation = (uint32_t)(busq_load_acquire(&peer->life) >> 32);
+  return busq_life_name_of(slot, incarnation, busq_load_relaxed(&peer->began_ns));
 }
 
 bool busq_life_is_going_on(const busq_bus *bus, uint64_t name)
 {
-  const uint32_t slot = (uint32_t)name & (BUSQ_LAYOUT_PEERS_MAX - 1);
+  const uint32_t slot = busq_life_name_slot(name);
   return slot < bus->geometry.peers && (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
          busq_life_name(bus, slot) == name && busq_life_is_held(bus, slot);
 }

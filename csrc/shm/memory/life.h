@@ -36,7 +36,18 @@ void busq_guard_close(busq_guard *guard);
 
 /* True where the kernel knows the process behind a slot to live. */
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot);
-/* The life that a slot has now, as a number that no other life has: its incarnation, when it began, and the slot. */
+/* A life as a number that no other life has: its incarnation, when it began, and the slot. */
+static inline uint64_t busq_life_name_of(uint32_t slot, uint32_t incarnation, uint64_t began_ns)
+{
+  return (uint64_t)incarnation << 32 | ((began_ns >> 10) & 0xfffff) << 12 | slot;
+}
+
+static inline uint32_t busq_life_name_slot(uint64_t name)
+{
+  return (uint32_t)name & (BUSQ_LAYOUT_PEERS_MAX - 1);
+}
+
+/* The life that a slot has now. */
 uint64_t busq_life_name(const busq_bus *bus, uint32_t slot);
 /* True where the kernel knows the process of that life to live, and it has not left. */
 bool busq_life_is_going_on(const busq_bus *bus, uint64_t name);

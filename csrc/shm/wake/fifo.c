@@ -244,6 +244,7 @@ void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
   const uint32_t failed = busq_load_relaxed(&peer->receiver.inbox->fifo_failed);
   /* Where there are several readers, each looks for the others, should they die. */
   const bool may_sleep = in_ns == UINT64_MAX && !peer->receiver.is_consumer &&
+                         !(peer->descriptor.listens & BUSQ_LISTEN_LIVES) &&
                          !busq_load_relaxed(&peer->deaths.cares) &&
                          (!failed || failed != (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo));
   if (!may_sleep)

@@ -615,7 +615,9 @@ static int verb_answer(const char *rest)
     const int result = actor_takes_reply(SLICE_NS);
     if (result != BUSQ_OK && result != BUSQ_EMPTY && result != BUSQ_INTERRUPTED)
       return result;
-    if (busq_peer_request_lives(actor.peer, actor.replies, actor.asked_number, actor.asked_target, actor.asked_began) != BUSQ_OK)
+    const uint64_t life =
+        busq_peer_request_life(actor.replies, actor.asked_number, actor.asked_target, actor.asked_began);
+    if (life && busq_peer_life_goes_on(actor.peer, life) != BUSQ_OK)
       return actor_takes_last_words();
     if (actor.awaits && busq_time_now_ns() > end_ns)
       return BUSQ_EMPTY;
