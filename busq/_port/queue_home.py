@@ -10,6 +10,7 @@ import _thread
 import collections
 import contextlib
 import functools
+import itertools
 import os
 import secrets
 import threading
@@ -95,11 +96,26 @@ class Home:
     def forget_peers(self) -> None:
         """Begin without any; in a forked child they are the parent's."""
         bus = self.bus  # and not this object, which goes with the last of its queues
-        self._sender = Joined(lambda: bus.join(private_name("put")))
+        self._sender = Joined(lambda: _join_sender(bus))
 
     def sender(self) -> Peer:
         """Return the peer that puts, for all threads of this process."""
         return self._sender.peer()
+
+
+def _join_sender(bus: Bus) -> Peer:
+    """Join as a peer that puts, in the place of one that is gone, if there is one.
+
+    What a process has put keeps that process's place until it was got.  A successor takes the place over, with what
+    stands in the queues: so there are as many places as processes live at a time, however many have put and ended.
+    """
+    alive = set(bus.peers())
+    for number in itertools.count():
+        name = f"put-{number}"
+        if name not in alive:
+            with contextlib.suppress(errors.PeerExists):  # another process was faster
+                return bus.join(name, resume=True)
+    raise AssertionError
 
 
 _homes: weakref.WeakValueDictionary[tuple[str, str, bytes], Home] = weakref.WeakValueDictionary()
