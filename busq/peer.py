@@ -557,7 +557,8 @@ class Peer:
         With `state` and `take` a late joiner has what the others have.  The member that entered first gives: its
         `state` is called, inside a call that receives, just before it gets the view with the joiner, and what that
         returns is what the joiner's `take` is called with, inside a call that receives there, before the joiner gets
-        that view and what follows it.  If the one that gives dies first, the next one gives, at the view without it.
+        that view and what follows it: each view is either in the state, or comes behind it.  If the one that gives dies
+        first, the next one gives, at the view without it, or at a later one.
         All members enter with both; the first one takes nothing.  A member without a state that enters with both, such
         as a successor (`Bus.join(..., resume=True)`), leaves first.  What either raises, the call that receives raises,
         and the next such call tries again.  The state comes through the queue, in pieces of a 64th of the
@@ -613,7 +614,8 @@ class Peer:
     def leave(self, group: str, *, timeout: float | None = None) -> None:
         """Cease to be a member of a group.  The view without this peer is the last of it that comes here.
 
-        Leaving what one is not in does nothing.  Closing leaves all groups.
+        Leaving what one is not in does nothing.  Closing leaves all groups.  A peer that leaves before its state came
+        (`enter` with `take`) gets that view alone, and nothing that the group was sent, even where it was named, too.
 
         Parameters: `group`, its name, without "@"; `timeout`, seconds to wait for room, None for ever, 0 to try once.
 

@@ -22,7 +22,7 @@ nothing, so an exception between sending it and forgetting it is harmless.
 >>> class Text:
 ...     def __init__(self, state): self.state = state
 ...     def give_state(self): return {}, self.state
-...     def take_state(self, facts, state, view): self.state = bytes(state)
+...     def take_state(self, facts, state): self.state = bytes(state)
 ...     def begin_anew(self): pass
 ...     def deliver(self, item): print(item)
 >>> ann, bob = Text(b"state of ann"), Text(b"")
@@ -68,8 +68,8 @@ class Owner(Protocol):
     def give_state(self) -> tuple[dict[str, Any], Any]:
         """Return facts, as plain data, and the state as it is now, bytes-like."""
 
-    def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
-        """Take a state that another member gave; `view` is the item that began its view, if it stands inside one."""
+    def take_state(self, facts: dict[str, Any], state: memoryview) -> None:
+        """Take a state that another member gave."""
 
     def begin_anew(self) -> None:
         """Begin with a new state: there is none to be had."""
@@ -136,7 +136,7 @@ class StateExchange:
         facts = PLAIN.decode(payload[_SIZE.size : begin])
         took, *rest = self.transfer.state(place, facts.pop("roster"))
         assert isinstance(took, Take)
-        self._owner.take_state(facts, payload[begin:], took.view)
+        self._owner.take_state(facts, payload[begin:])
         self.follow(rest)
 
     def follow(self, effects: list[Effect]) -> None:

@@ -58,11 +58,9 @@ class _Group:
         core.check_plain("what `state` returned", state)
         return {}, shown
 
-    def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
-        """Hand a state to the application, and show it the view that the state stands in."""
+    def take_state(self, facts: dict[str, Any], state: memoryview) -> None:
+        """Hand a state to the application."""
         self._take(bytes(state))
-        if view is not None:
-            self._filter.shown.append(view[0])
 
     def begin_anew(self) -> None:
         """Begin with the state that the application has."""
@@ -104,7 +102,7 @@ class GroupFilter:
 
     def must_sort(self, message: Any) -> bool:
         """Return whether a message has to be sorted; otherwise it is for the application."""
-        return message.kind in ("view", "control") or any(not one.transfer.has_state for one in self.groups)
+        return message.kind in ("view", "control") or any(not one.transfer.is_open for one in self.groups)
 
     def sort(self, message: Any) -> list[Any]:
         """Sort a message, and return what the application is to get now.
@@ -169,7 +167,7 @@ class GroupFilter:
             group = self.groups[number]
             if group.name == sent_to:
                 return self._show(group, message)
-            if not group.transfer.has_state:
+            if not group.transfer.is_open:
                 return group.exchange.follow(group.transfer.aside((message, sent_to)))
         if not isinstance(message, tuple):
             self.shown.append(message)

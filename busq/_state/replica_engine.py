@@ -446,7 +446,7 @@ class Engine:
                 self._exchange.follow(self._transfer.aside(("mark", _NUMBER.unpack(data)[1], None)))
             else:
                 self._exchange.word(sender, letter, data[1:])
-        if self._transfer.has_state:
+        if self._transfer.is_open:
             self._ready.finish()
         return None
 
@@ -485,7 +485,7 @@ class Engine:
         }
         return facts, packed
 
-    def take_state(self, facts: dict[str, Any], state: memoryview, view: Any) -> None:
+    def take_state(self, facts: dict[str, Any], state: memoryview) -> None:
         """Take the state of another replica."""
         replica = self._applied_to
         self._compare(type(replica).__name__, facts)

@@ -17,7 +17,9 @@ Rules.
  4. A joiner holds back what follows.  When it has the state of a place it drops what stands before that place, takes up
     what stands behind it, and sends "settled" to the group.
  5. A view without the member that was assigned assigns another one, by the same rule, at that view.  Where no member is
-    settled, the first that sends "settled" gives, at the place of that word: it may have got the state just before.
+    settled, the first that sends "settled" gives: it may have got the state just before.  It gives the state as it is
+    just before the last view, since every joiner is to begin with a view, and with none twice.  So a member that has
+    the state holds back the last view, and what follows, while its own word is on its way and no member is settled.
  6. A joiner that saw a member go while it waited sends "needy" to the group, in every view, until it has the state; a
     member that receives "needy" and has no state sends it, too.  Where all members of view v have sent it in that view,
     none of them has the state: a member that had it would not have sent the word, and none got it since, for there was
@@ -36,7 +38,7 @@ Not given: a state that survives all members that had it.
 >>> joiner.view(2, ["a", "b"], ["b"], [], "view 2"), joiner.event("message 1")
 ([], [])
 >>> joiner.state((2, 0), {"settled": ["a"], "assigned": {}})
-[Take(place=(2, 0), view=None), Deliver(item='view 2'), Deliver(item='message 1'), Say(word='settled', number=2)]
+[Take(place=(2, 0)), Deliver(item='view 2'), Deliver(item='message 1'), Say(word='settled', number=2)]
 """
 
 from __future__ import annotations
@@ -64,10 +66,9 @@ class Give(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Take the state that has just come; `view` is what began the view that it stands in, if it stands inside one."""
+    """Take the state that has just come."""
 
     place: Place
-    view: Any = None
 
 
 class Begin(NamedTuple):
@@ -99,6 +100,9 @@ class Transfer:
         # Used only while this member has the state:
         self._settled: set[str] = set()
         self._assigned: dict[str, str] = {}  # the giver of each member that is not settled; "": there is none so far
+        self._before_view: tuple[Place, dict[str, Any]] = ((0, 0), {})  # the place and the roster before the last view
+        self._is_holding = False  # this member may be the one that gives the state before the last view
+        self._later: list[Any] = []  # what is delivered when that is settled
         # Used only while it waits for the state:
         self._held: list[tuple[Place, str, Any]] = []
         self._needy: set[str] = set()  # members that have sent "needy" in this view
@@ -111,20 +115,25 @@ class Transfer:
         return self._number, self._index
 
     @property
+    def is_open(self) -> bool:
+        """Whether what comes is delivered at once."""
+        return self.has_state and not self._is_holding
+
+    @property
     def held(self) -> int:
-        """How many events wait for the state."""
-        return len(self._held)
+        """How many events wait."""
+        return len(self._held) + len(self._later)
 
     def keep(self) -> Callable[[], None]:
         """Return a function that restores the present state, where the effects of an event are interrupted."""
         facts = dict(vars(self))
         settled, needy, assigned = set(self._settled), set(self._needy), dict(self._assigned)
-        n_held = len(self._held)  # it grows, or gives way to another list
+        n_held, n_later = len(self._held), len(self._later)  # they grow, or give way to other lists
 
         def restore() -> None:
             vars(self).update(facts)
             self._settled, self._needy, self._assigned = set(settled), set(needy), dict(assigned)
-            del self._held[n_held:]
+            del self._held[n_held:], self._later[n_later:]
 
         return restore
 
@@ -138,20 +147,21 @@ class Transfer:
         self._number, self._index = number, 1
         change = list(members), list(joined), list(left)
         if self.has_state:
-            return [*self._follow_view(self.place, change), Deliver(item)]
+            return self._follow_view(self.place, change, item)
         self._held.append((self.place, "view", (change, item)))
         self._members = change[0]
         self._needy.clear()
         return self._wait_in_view(*change)
 
     def follows(self) -> bool:
-        """Count an event of the group, if the state is there, so that it is to be delivered at once.
+        """Count an event of the group, if it is to be delivered at once.
 
         The short way of `event`.
         """
-        if self.has_state:
-            self._index += 1
-        return self.has_state
+        if not self.is_open:
+            return False
+        self._index += 1
+        return True
 
     def event(self, item: Any) -> list[Effect]:
         """Get something that belongs to the group."""
@@ -160,7 +170,7 @@ class Transfer:
     def quiet(self, item: Any) -> list[Effect]:
         """Get something that belongs to the group and is not counted: then none of the members counts any such."""
         if self.has_state:
-            return [Deliver(item)]
+            return self._hand(item)
         self._held.append((self.place, "quiet", item))
         return []
 
@@ -171,17 +181,16 @@ class Transfer:
         return self._next(word, sender)
 
     def leave(self) -> list[Effect]:
-        """Have left: nothing is held back any more."""
+        """Have left: nothing is held back any more, and what follows a state that did not come is dropped."""
         held, self._held = self._held, []
-        shown = ("view", "item", "quiet", "aside")
-        return [Deliver(what[1] if kind == "view" else what) for _, kind, what in held if kind in shown]
+        return [*self._release(), *[Deliver(what) for _, kind, what in held if kind == "aside"]]
 
     # ---- for this member alone ----
 
     def aside(self, item: Any) -> list[Effect]:
         """Get something that is for this member alone: it keeps its turn, and has no place."""
         if self.has_state:
-            return [Deliver(item)]
+            return self._hand(item)
         self._held.append((self.place, "aside", item))
         return []
 
@@ -197,13 +206,10 @@ class Transfer:
         self._settled = set(roster["settled"])
         self._assigned = dict(roster["assigned"])
         held, self._held = self._held, []
-        views = [what for at, kind, what in held if kind == "view" and at <= place]
-        if views:
-            self._members = views[-1][0][0]
-        effects: list[Effect] = [Take(place, views[-1][1] if place[1] else None)]
+        effects: list[Effect] = [Take(place)]
         for at, kind, what in held:
             if kind == "aside" or (kind == "quiet" and at >= place):
-                effects.append(Deliver(what))
+                effects += self._hand(what)
             elif at > place:
                 effects += self._follow(at, kind, what)
         return [*effects, Say("settled", self._number)]
@@ -219,15 +225,14 @@ class Transfer:
 
     def _follow(self, at: Place, kind: str, what: Any) -> list[Effect]:
         if kind == "view":
-            change, item = what
-            return [*self._follow_view(at, change), Deliver(item)]
+            return self._follow_view(at, *what)
         if kind == "settled":
-            return self._settle(at, what)
-        return [Deliver(what)] if kind == "item" else []
+            return self._settle(what)
+        return self._hand(what) if kind == "item" else []
 
-    def _follow_view(self, at: Place, change: tuple[list[str], list[str], list[str]]) -> list[Effect]:
+    def _follow_view(self, at: Place, change: tuple[list[str], list[str], list[str]], item: Any) -> list[Effect]:
         members, joined, left = change
-        roster = self._roster()  # as it was before this view: the joiner follows the view by itself
+        self._before_view = (at[0], 0), self._roster()  # the joiner follows the view by itself
         gone = (self._settled | self._assigned.keys()) - set(members)
         for name in gone.union(left):
             self._settled.discard(name)
@@ -236,16 +241,32 @@ class Transfer:
             if name not in self._settled:
                 self._assigned[name] = ""
         self._members = members
-        mine = self._assign()
-        return [Give(mine, (at[0], 0), roster)] if mine else []
+        effects = [*self._release(), *self._give()]
+        self._is_holding = not self._settled and self.me in self._assigned
+        return [*effects, *self._hand(item)]
 
-    def _settle(self, at: Place, name: str) -> list[Effect]:
+    def _settle(self, name: str) -> list[Effect]:
         if name not in self._members:
             return []
         self._settled.add(name)
         self._assigned.pop(name, None)
+        return [*self._give(), *self._release()]
+
+    def _give(self) -> list[Effect]:
         mine = self._assign()
-        return [Give(mine, at, self._roster())] if mine else []
+        return [Give(mine, *self._before_view)] if mine else []
+
+    def _hand(self, item: Any) -> list[Effect]:
+        """Deliver, now or later."""
+        if not self._is_holding:
+            return [Deliver(item)]
+        self._later.append(item)
+        return []
+
+    def _release(self) -> list[Effect]:
+        """Deliver what was held back before the last view."""
+        later, self._later, self._is_holding = self._later, [], False
+        return [Deliver(item) for item in later]
 
     def _assign(self) -> list[str]:
         """Assign a giver to each member that waits; returns those to which this member gives from now on."""
