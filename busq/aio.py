@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from busq.groups import View
     from busq.nodes import Handle, Node
 
-__all__ = ["Joining", "Peer", "join", "wait_for"]
+__all__ = ["Draft", "Joining", "Peer", "Reserving", "join", "wait_for"]
 
 
 class Peer:
@@ -177,6 +177,28 @@ class Peer:
     async def __anext__(self) -> Message:
         raise NotImplementedError
 
+    # ---- written in place ----
+
+    def reserve(self, size: int, *, receivers: int | None = None, timeout: float | None = None) -> Reserving:
+        """Reserve memory for a message, to be written in place and sent without a copy, as `busq.Peer.reserve`.
+
+        For `async with peer.reserve(size) as draft`, or `draft = await peer.reserve(size)`.  Where memory is short,
+        this task waits, and others run.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         async with alice.reserve(1000) as draft:
+        ...             draft.buffer[:5] = b"hello"
+        ...             await draft.send("alice", size=5)
+        ...         return (await alice.recv()).data
+        >>> with busq.Bus.create("doc-aio-reserve") as bus:
+        ...     asyncio.run(main(bus))
+        b'hello'
+        >>> busq.Bus.unlink("doc-aio-reserve")
+        """
+        return Reserving(self, size, receivers, timeout)
+
     # ---- nodes ----
 
     def node(self) -> Node:
@@ -244,6 +266,21 @@ class Peer:
         seen: View = self._peer.view(group)
         return seen
 
+    async def _send_draft(self, draft: Any, to: Any, size: int | None, timeout: float | None) -> None:
+        self._queues.check()
+        key, to = _receivers_of(to)
+        attempt = functools.partial(draft.send, to, size=size, timeout=0)
+
+        def send(is_asking: bool) -> bool:
+            if is_asking:
+                return self._is_done(attempt, [])
+            with contextlib.suppress(Full):
+                attempt()
+                return True
+            return False
+
+        await self._queues.send_in_turn(key, send, Deadline(timeout))
+
     async def watch(self, name: str, *, timeout: float | None = None) -> None:
         """Receive, in order, "joined" and "left" of a peer, as `busq.Peer.watch`."""
         await self._change(self._peer.watch, name, timeout)
@@ -253,24 +290,29 @@ class Peer:
         await self._change(self._peer.unwatch, name, timeout)
 
     async def _change(self, change: Callable[..., None], name: str, timeout: float | None) -> None:
+        await self._until_room(functools.partial(change, name, timeout=0), timeout)
+
+    async def _until_room(self, attempt: Callable[[], Any], timeout: float | None) -> Any:
+        """Try until there is room, and return what the attempt returns."""
         self._queues.check()
         deadline = Deadline(timeout)
         if deadline.left_ns() == 0:
-            return change(name, timeout=0)
+            return attempt()
         key = object()  # of a queue of its own: it waits behind no other task
-        while not self._has_changed(change, name):
+        done: list[Any] = []
+        while not self._is_done(attempt, done):
             await self._queues.send_turn(key, deadline, True)
-        return None
+        return done[0]
 
-    def _has_changed(self, change: Callable[..., None], name: str) -> bool:
-        """Try once, and where there is no room, ask for it and try again.
+    def _is_done(self, attempt: Callable[[], Any], done: list[Any]) -> bool:
+        """Try once, and where there is no room, ask for it and try again; what comes of it goes into a list.
 
         While it tries, one of the receivers may get room and another one none: it asks there as well.
         """
         asked: set[int] = set()
         while True:
             try:
-                change(name, timeout=0)
+                done.append(attempt())
                 return True
             except Full:
                 target = core.failed_target(self._peer)
@@ -333,11 +375,138 @@ class Peer:
         if self._own_bus is not None:
             self._own_bus.close()
 
+    async def __aenter__(self) -> Peer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         return f"<aio.Peer {self.name!r} of bus {self.bus.name!r}>"
 
     def __reduce__(self) -> Any:
         raise TypeError("a peer can't be pickled; open the bus in the other process and join under a name of its own")
+
+
+class Draft:
+    """A message that is written in place before it is sent, as `busq.Draft`.  Made by `Peer.reserve`.
+
+    A context manager, by `with` or `async with`: left unsent, it is given back at the end of the block.
+
+    >>> import asyncio, busq
+    >>> async def main(bus):
+    ...     async with busq.aio.join(bus, "alice") as alice:
+    ...         with await alice.reserve(5) as draft:
+    ...             draft.buffer[:] = b"hello"
+    ...             await draft.send("alice", timeout=10)
+    ...         return (await alice.recv()).data
+    >>> with busq.Bus.create("doc-aio-draft") as bus:
+    ...     asyncio.run(main(bus))
+    b'hello'
+    >>> busq.Bus.unlink("doc-aio-draft")
+    """
+
+    def __init__(self, peer: Peer, draft: Any) -> None:
+        if not isinstance(peer, Peer):
+            raise TypeError("a Draft is made by reserving memory for a message: call `reserve`")
+        self._peer, self._draft = peer, draft
+
+    @property
+    def buffer(self) -> memoryview:
+        """The memory of the message, as `busq.Draft.buffer`; each attempt to send releases it."""
+        shown: memoryview = self._draft.buffer
+        return shown
+
+    async def send(self, to: str | Iterable[str], *, size: int | None = None, timeout: float | None = None) -> None:
+        """Send what was written, without a copy, as `busq.Draft.send`; where there is no room, other tasks run.
+
+        A task that is cancelled while it waits has sent nothing, and the draft is still there.  An exception has in its
+        attribute `sent`, 0 or 1, whether the message was sent.
+
+        Parameters: `to`, the name of a peer, or an iterable of names; `size`, how many bytes, from the first on, None
+        for all; `timeout`, how many seconds to wait: None waits for ever, 0 tries once.
+
+        Errors: those of `busq.Draft.send`.
+
+        Cost: that of `busq.Draft.send`, and of a coroutine.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob") as bob:
+        ...         with await alice.reserve(1000) as draft:
+        ...             draft.buffer[:5] = b"hello"
+        ...             await draft.send(["alice", "bob"], size=5, timeout=1.5)
+        ...         return (await alice.recv()).data, (await bob.recv()).data
+        >>> with busq.Bus.create("doc-aio-draft-send") as bus:
+        ...     asyncio.run(main(bus))
+        (b'hello', b'hello')
+        >>> busq.Bus.unlink("doc-aio-draft-send")
+        """
+        try:
+            await self._peer._send_draft(self._draft, to, size, timeout)
+        except BaseException as error:
+            with contextlib.suppress(Exception):  # a class that takes no attributes
+                error.sent = getattr(error, "sent", 0)  # type: ignore[attr-defined]
+            raise
+
+    def __enter__(self) -> Draft:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._draft.__exit__(kind, value, trace)
+
+    async def __aenter__(self) -> Draft:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._draft.__exit__(kind, value, trace)
+
+    def __repr__(self) -> str:
+        return repr(self._draft)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a draft can't be pickled; send it, or its content")
+
+
+class Reserving:
+    """Memory that is about to be reserved: what `Peer.reserve` returns, for `async with` or `await`; once only.
+
+    >>> import asyncio, busq
+    >>> async def main(bus):
+    ...     async with busq.aio.join(bus, "alice") as alice:
+    ...         async with alice.reserve(3, timeout=1) as draft:
+    ...             return draft
+    >>> with busq.Bus.create("doc-aio-reserving") as bus:
+    ...     asyncio.run(main(bus))
+    <Draft that was sent or given back>
+    >>> busq.Bus.unlink("doc-aio-reserving")
+    """
+
+    def __init__(self, peer: Peer, size: int, receivers: int | None, timeout: float | None) -> None:
+        self._peer, self._timeout = peer, timeout
+        self._reserve = functools.partial(peer._peer.reserve, size, receivers=receivers, timeout=0)
+        self._draft: Draft | None = None
+
+    def __await__(self) -> Generator[Any, None, Draft]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> Draft:
+        if self._draft is not None:
+            raise RuntimeError("this memory was reserved already: call `reserve` once more for another draft")
+        self._draft = Draft(self._peer, await self._peer._until_room(self._reserve, self._timeout))
+        return self._draft
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._draft is not None:
+            self._draft.__exit__(kind, value, trace)
 
 
 class _Bus1Peer(core.AsyncPort, Peer):
@@ -466,9 +635,10 @@ class _OrderedPeer(_Bus1Peer):
 
 
 class Joining:
-    """A peer that is about to join: what `busq.aio.join` returns, for `async with`.
+    """A peer that is about to join: what `busq.aio.join` returns, for `async with` or `await`; once only.
 
-    It joins when the block is entered, and leaves at its end; once only.
+    It joins when the block is entered, and leaves at its end.  `peer = await busq.aio.join(bus, name)` joins as well:
+    then `peer.close()`, or `async with peer`, leaves.
 
     >>> import asyncio, busq
     >>> async def main(bus):
@@ -494,8 +664,11 @@ class Joining:
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(
                 f"this peer has not joined so far, so there is no {name!r}: "
-                "write `async with busq.aio.join(...) as peer`, and use the peer"
+                "write `async with busq.aio.join(...) as peer`, or `peer = await busq.aio.join(...)`, and use the peer"
             )
+
+    def __await__(self) -> Generator[Any, None, Peer]:
+        return self.__aenter__().__await__()
 
     async def __aenter__(self) -> Peer:
         if self._peer is not None:
@@ -572,6 +745,8 @@ def join(
     codec: Codec | None = None,
 ) -> Joining:
     """Join a bus as a peer, in the event loop that runs: `async with busq.aio.join(bus, name) as peer`.
+
+    `peer = await busq.aio.join(bus, name)` does so, too, for a peer that is closed elsewhere.
 
     Parameters: `bus`, a Bus, which stays open, or the name of one, which is opened and closed with the peer; `name`,
     `resume`, `durable`, `shared` and `codec`, as `Bus.join` takes them; `spin_us`, for how many microseconds a task

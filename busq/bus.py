@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -49,6 +50,10 @@ class Bus1Peer(core.Port, Peer):
         self._open_bus: core.Bus | None = bus._raw()  # the peer goes on when its Bus is closed, and names groups by it
         flags = (core.JOIN_RESUME if resume else 0) | (core.JOIN_DURABLE if durable else 0)
         flags |= core.JOIN_SHARED if shared else 0
+        if "gevent.monkey" in sys.modules or "eventlet.patcher" in sys.modules:
+            from busq._port import greenlets  # here, since most programs have none
+
+            greenlets.guard()
         try:
             core.join(self, self._open_bus, name, flags, codec)
             if spin is not None:

@@ -570,12 +570,13 @@ PyObject *port_ask(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObjec
   uint32_t is_sent = 0;
   if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
     return NULL;
+  if (!timeout_read(values[2], &timeout_ns) || (timeout_ns != 0 && !gate_may_wait(self->state))) {
+    error_set_sent(0);
+    return NULL;
+  }
 #ifndef Py_GIL_DISABLED
-  if (timeout_read(values[2], &timeout_ns))
-    reply = ask_alone(self, values[0], values[1], timeout_ns, &is_sent);
+  reply = ask_alone(self, values[0], values[1], timeout_ns, &is_sent);
   if (!reply && !is_sent && !PyErr_Occurred())
-#else
-  if (timeout_read(values[2], &timeout_ns))
 #endif
   {
     PyObject *ask = helper(self->state, "ask");

@@ -67,7 +67,7 @@ PyObject *port_reserve(Port *self, PyObject *const *args, Py_ssize_t n_args, PyO
     call.pin = &draft->pin->pin;
     result = reserve_step(&call, 0);
     if (result == BUSQ_INTERRUPTED || (result == BUSQ_FULL && timeout_ns != 0))
-      result = gate_run(reserve_step, &call, deadline_of(timeout_ns), 0, NULL);
+      result = gate_run(self->state, reserve_step, &call, deadline_of(timeout_ns), 0, NULL);
   }
   if (result == BUSQ_OK)
     return (PyObject *)draft;

@@ -143,19 +143,34 @@ int64_t deadline_left(int64_t deadline_ns)
 
 /* ---- the gate ---- */
 
-int gate_run(gate_step step, void *call, int64_t deadline_ns, Py_ssize_t before, const uint32_t *sent)
+int gate_may_wait(busq_state *state)
 {
-  int result;
+  PyObject *none = state->guard ? PyObject_CallNoArgs(state->guard) : NULL;
+  Py_XDECREF(none);
+  return none || !state->guard;
+}
+
+/* Where waiting may be refused, it is tried without waiting first. */
+static int64_t gate_left(busq_state *state, int is_first, int64_t deadline_ns)
+{
+  return is_first && state->guard ? 0 : deadline_left(deadline_ns);
+}
+
+int gate_run(busq_state *state, gate_step step, void *call, int64_t deadline_ns, Py_ssize_t before, const uint32_t *sent)
+{
+  int result, is_first = 1, goes_on;
   do {
-    const int64_t left_ns = deadline_left(deadline_ns);
+    const int64_t left_ns = gate_left(state, is_first, deadline_ns);
     Py_BEGIN_ALLOW_THREADS
     result = step(call, left_ns);
     Py_END_ALLOW_THREADS
-    if (PyErr_CheckSignals() < 0) {
+    goes_on = result == BUSQ_INTERRUPTED || (left_ns == 0 && deadline_left(deadline_ns) != 0 && (result == BUSQ_FULL || result == BUSQ_EMPTY));
+    if (PyErr_CheckSignals() < 0 || (goes_on && is_first && !gate_may_wait(state))) {
       if (sent)
         error_set_sent(before + (Py_ssize_t)*sent);
       return RAISED;
     }
-  } while (result == BUSQ_INTERRUPTED);
+    is_first = 0;
+  } while (goes_on);
   return result;
 }

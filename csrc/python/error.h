@@ -34,6 +34,8 @@ int64_t deadline_left(int64_t deadline_ns);
 typedef int (*gate_step)(void *call, int64_t left_ns);
 /* Does it until it has a result; RAISED where a handler of a signal raises: then the exception counts `before` messages, and those
  * in *sent, as sent.  `sent` is NULL where nothing is sent. */
-int gate_run(gate_step step, void *call, int64_t deadline_ns, Py_ssize_t before, const uint32_t *sent);
+int gate_run(busq_state *state, gate_step step, void *call, int64_t deadline_ns, Py_ssize_t before, const uint32_t *sent);
+/* May this thread wait?  False with an exception where greenlets run in it (busq/_port/greenlets.py). */
+int gate_may_wait(busq_state *state);
 
 #endif /* BUSQ_PYTHON_ERROR_H */

@@ -191,6 +191,8 @@ static int filter_wait(Port *self, int64_t deadline_ns)
   const int64_t left_ns = deadline_left(deadline_ns);
   const int is_slice = self->has_unsent && (left_ns < 0 || left_ns > RETRY_NS);
   int result;
+  if (left_ns != 0 && !gate_may_wait(self->state))
+    return RAISED;
   Py_BEGIN_ALLOW_THREADS
   result = wait_step(self->peer, is_slice ? RETRY_NS : left_ns);
   Py_END_ALLOW_THREADS

@@ -341,7 +341,7 @@ static int message_reply_once(Message *self, const payload *data, int64_t timeou
   }
   int result = reply_step(&call, 0);
   if (result == BUSQ_INTERRUPTED || (result == BUSQ_FULL && timeout_ns != 0))
-    result = gate_run(reply_step, &call, deadline_of(timeout_ns), 0, &call.sent);
+    result = gate_run(self->state, reply_step, &call, deadline_of(timeout_ns), 0, &call.sent);
   if (result == BUSQ_OK || result == BUSQ_EMPTY)
     return 0;
   if (!call.sent)

@@ -45,7 +45,7 @@ typedef enum {
 } argument_name;
 
 enum {
-  BUSQ_STATE_OBJECTS = 19 + N_KINDS + N_ARGUMENTS
+  BUSQ_STATE_OBJECTS = 20 + N_KINDS + N_ARGUMENTS
 };
 
 typedef struct {
@@ -56,6 +56,7 @@ typedef struct {
       PyObject *note_type, *request_type, *pin_type, *shown_type, *async_port_type, *awaiting_type;
       PyObject *errors;       /* busq.errors */
       PyObject *empty_error, *shut_down_error;
+      PyObject *guard;        /* called before a thread waits: raises where it may not; or NULL */
       PyObject *helpers;      /* busq._port.helpers, once it was needed */
       PyObject *handle_class, *node_class; /* of busq.nodes, once a peer has met the first node */
       PyObject *kinds[N_KINDS];

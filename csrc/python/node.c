@@ -177,7 +177,7 @@ static PyObject *node_destroy(Node *self, PyObject *timeout)
   int64_t timeout_ns;
   if (!timeout_read(timeout, &timeout_ns))
     return NULL;
-  const int result = gate_run(destroy_step, self, deadline_of(timeout_ns), 0, NULL);
+  const int result = gate_run(self->state, destroy_step, self, deadline_of(timeout_ns), 0, NULL);
   return result == BUSQ_OK ? new_ref(Py_None) : result == RAISED ? NULL : error_raise(self->state, result);
 }
 

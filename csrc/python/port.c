@@ -298,7 +298,7 @@ static PyObject *change(PyObject *module, PyObject *args)
   call.peer = self->peer;
   call.call = what[0] == 'e' ? busq_peer_enter : what[0] == 'l' ? busq_peer_leave : what[0] == 'w' ? busq_peer_watch
                                                                                                     : busq_peer_unwatch;
-  const int result = gate_run(change_step, &call, deadline_of(timeout_ns), 0, NULL);
+  const int result = gate_run(self->state, change_step, &call, deadline_of(timeout_ns), 0, NULL);
   return result == BUSQ_OK ? new_ref(Py_None) : result == RAISED ? NULL : error_raise(self->state, result);
 }
 
@@ -327,7 +327,18 @@ static PyObject *ask_for_room(PyObject *module, PyObject *object)
   return result == BUSQ_OK ? new_ref(Py_None) : self ? error_raise(self->state, result) : NULL;
 }
 
-PyMethodDef port_functions[] = {{"join", VARARGS(join), NULL},
+/* set_guard(callable): called before a thread waits. */
+static PyObject *set_guard(PyObject *module, PyObject *guard)
+{
+  busq_state *state = PyModule_GetState(module);
+  PyObject *before = state->guard;
+  state->guard = new_ref(guard == Py_None ? NULL : guard);
+  Py_XDECREF(before);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef port_functions[] = {{"set_guard", ONE_ARG(set_guard), NULL},
+                                {"join", VARARGS(join), NULL},
                                 {"close", ONE_ARG(close_port), NULL},
                                 {"set_spin", VARARGS(set_spin), NULL},
                                 {"target", ONE_ARG(target), NULL},

@@ -418,7 +418,7 @@ static int await_message(Port *self, int64_t timeout_ns, int64_t *deadline_ns)
 {
   if (timeout_ns > 0 && *deadline_ns == timeout_ns)
     *deadline_ns = now_ns() + timeout_ns;
-  const int result = gate_run(wait_step, self->peer, *deadline_ns, 0, NULL);
+  const int result = gate_run(self->state, wait_step, self->peer, *deadline_ns, 0, NULL);
   if (result == BUSQ_EMPTY)
     error_raise(self->state, result);
   else if (result != BUSQ_OK && result != RAISED)

@@ -73,14 +73,14 @@ static int is_large(const sending *call)
 }
 
 /* A small message keeps the interpreter's lock for as long as it need not wait. */
-static int send_resolved(sending *call, int64_t deadline_ns, Py_ssize_t before)
+static int send_resolved(Port *self, sending *call, int64_t deadline_ns, Py_ssize_t before)
 {
   if (!is_large(call)) {
     const int result = send_step(call, 0);
     if (result != BUSQ_INTERRUPTED && (result != BUSQ_FULL || deadline_ns == 0))
       return result;
   }
-  return gate_run(send_step, call, deadline_ns, before, call->sent);
+  return gate_run(self->state, send_step, call, deadline_ns, before, call->sent);
 }
 
 /* ---- to names ---- */
@@ -114,7 +114,7 @@ static int send_looking_up(Port *self, sending *call, PyObject *names, uint64_t 
   for (int is_retry = 0;; is_retry = 1) {
     int result = resolve(self, names, targets);
     if (result == BUSQ_OK)
-      result = send_resolved(call, deadline_ns, before);
+      result = send_resolved(self, call, deadline_ns, before);
     if (!is_outdated(result) || *call->sent || !PyList_Size(names))
       return result;
     for (Py_ssize_t i = 0; i < PyList_Size(names); i++)
@@ -134,7 +134,7 @@ int send_known(Port *self, sending *call, PyObject *to, int64_t deadline_ns, Py_
   call->peer = self->peer;
   call->to.targets = targets;
   call->to.n_targets = (uint32_t)count;
-  const int result = send_resolved(call, deadline_ns, before);
+  const int result = send_resolved(self, call, deadline_ns, before);
   return is_outdated(result) && !*call->sent ? SEND_UNKNOWN : result;
 }
 

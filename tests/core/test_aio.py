@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from conftest import Child, fresh_python
+from conftest import PATIENCE_S, Child, fresh_python
 
 import busq
 from busq import aio
@@ -1354,3 +1354,78 @@ def test_a_message_whose_state_could_not_be_given_comes_again(bus: busq.Bus, run
             assert got[1] == ("ann", "bob")
 
     run(main)
+
+
+# ---- joining and reserving by await ----
+
+
+def test_a_peer_that_was_awaited_is_there_until_it_is_closed(bus: busq.Bus, run: Run) -> None:
+    async def main() -> None:
+        ann = await aio.join(bus, "ann")
+        await ann.send("ann", b"to myself")
+        assert (await ann.recv()).data == b"to myself"
+        ann.close()
+        assert bus.peers() == []
+        joining = aio.join(bus.name, "bob")
+        async with await joining as bob:
+            assert bus.peers() == ["bob"]
+            with pytest.raises(RuntimeError, match="this peer has joined already"):
+                await joining
+        assert bus.peers() == []
+        with pytest.raises(busq.ShutDown):
+            await bob.recv()
+
+    run(main)
+
+
+def test_a_draft_waits_for_memory_and_for_room_while_others_run(make_bus: Any, run: Run) -> None:
+    bus = make_bus(capacity=1, arena=1 << 16)
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, ann.reserve(60_000) as large:
+            with pytest.raises(busq.Full):
+                await ann.reserve(60_000, timeout=0)
+            with pytest.raises(busq.Full):
+                await ann.reserve(60_000, timeout=0.01)
+            async with together() as start:
+                start(use_later, ann, bob)
+                await a_moment(0.05)
+                large.__exit__(None, None, None)
+
+    async def use_later(ann: aio.Peer, bob: aio.Peer) -> None:
+        draft = await ann.reserve(60_000)
+        draft.buffer[:5] = b"hello"
+        await bob.send("bob", b"in the way")
+        with pytest.raises(busq.Full) as full:
+            await draft.send("bob", size=5, timeout=0.01)
+        assert full.value.sent == 0  # type: ignore[attr-defined]
+        async with together() as start:
+            start(receive_later, bob)
+            await draft.send("bob", size=5, timeout=PATIENCE_S)
+        assert (await bob.recv()).data == b"hello"
+        with pytest.raises(ValueError, match="was sent, or given back"):
+            await draft.send("bob")
+
+    async def receive_later(bob: aio.Peer) -> None:
+        await a_moment(0.05)
+        assert (await bob.recv()).data == b"in the way"
+
+    run(main)
+
+
+def test_a_draft_that_was_not_sent_is_given_back(bus: busq.Bus) -> None:
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            for _ in range(20):
+                async with ann.reserve(900_000, timeout=0):
+                    pass
+                with await ann.reserve(900_000, timeout=0):
+                    pass
+            reserving = ann.reserve(1)
+            await reserving
+            with pytest.raises(RuntimeError, match="reserved already"):
+                await reserving
+            with pytest.raises(ValueError, match="size"):
+                await ann.reserve(-1)
+
+    asyncio.run(main())
