@@ -11,7 +11,7 @@ from typing import Any
 from rich.text import Text
 
 from busq._util.humanize import amount, duration, size
-from busq.cli.show import narrow, new_table, print_lines, to_stdout, yes
+from busq.cli.show import narrow, new_table, print_lines, print_whole, yes
 from busq.ops.doctor import Finding, Report, waits_of
 from busq.ops.leftovers import Cleaning
 
@@ -29,12 +29,12 @@ def buses(buses: Sequence[dict[str, Any]]) -> None:
             made = _date(facts["created_s"])
             table.add_row(facts["name"], peers, facts["order"], *memory, made, yes(facts["temporary"]))
     if table.row_count:
-        to_stdout(table)
+        print_whole(table)
     for facts in buses:
         if "error" in facts:
-            to_stdout(Text(f"{facts['name']}: {facts['error']}", style="red"))
+            print_whole(Text(f"{facts['name']}: {facts['error']}", style="red"))
     if not buses:
-        to_stdout("no buses")
+        print_whole("no buses")
 
 
 def bus(facts: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ def bus(facts: dict[str, Any]) -> None:
         peers.add_row(_name(peer), yes(peer["alive"]), str(peer["pid"]), *counts, _age(peer["joined_s"]))
         cells = [*waits_of(peer, names), f"{peer['helped']:,}", size(peer["memory_bytes"])]
         states.add_row(_name(peer), _state(peer), *cells, *(_per_s(peer[key]) for key in _rates(facts).values()))
-    to_stdout(
+    print_whole(
         f"{facts['name']}: order {facts['order']}, created {_date(facts['created_s'])} "
         f"by process {facts['creator_pid']}{kind}{ended}",
         f"{len(facts['peers'])} of {facts['peer_slots']} peer slots, {facts['capacity']:,} messages per queue",
@@ -58,16 +58,16 @@ def bus(facts: dict[str, Any]) -> None:
         f"{size(facts['segment_bytes'])} of shared memory in all",
     )
     if peers.row_count:
-        to_stdout(peers, states)
+        print_whole(peers, states)
     _groups(facts["groups"])
     if facts["interval_s"]:
-        to_stdout(f"Rates are those of the last {duration(facts['interval_s'])}.")
+        print_whole(f"Rates are those of the last {duration(facts['interval_s'])}.")
 
 
 def _groups(groups: dict[str, Any]) -> None:
     """A line for each group: its view and the members."""
     for name, group in groups.items():
-        to_stdout(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
+        print_whole(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
 
 
 def _rates(facts: dict[str, Any]) -> dict[str, str]:
@@ -110,7 +110,7 @@ def reports(reports: Sequence[Report]) -> None:
     wrong = sum(finding.level == "wrong" for report in reports for finding in report.findings)
     buses = sum(report.name is not None for report in reports)
     if not reports:
-        to_stdout("no buses")
+        print_whole("no buses")
     elif wrong:
         print_lines(
             [Text(f"{amount(wrong, 'thing')} wrong, {amount(buses, 'bus', 'buses')} looked at", style="bold red")]
@@ -143,7 +143,7 @@ def _patient(report: Report) -> None:
         table.add_row(_name(peer), _state(peer), what, *waits_of(peer, names), queue, size(peer["memory_bytes"]))
     print_lines([head])
     if table.row_count:
-        to_stdout(table)
+        print_whole(table)
     _groups(facts["groups"])
 
 

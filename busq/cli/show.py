@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -23,6 +24,7 @@ __all__ = [
     "narrow",
     "new_table",
     "print_lines",
+    "print_whole",
     "progress",
     "property_table",
     "steps",
@@ -31,6 +33,9 @@ __all__ = [
     "verdict_table",
     "yes",
 ]
+
+_WIDE = 1 << 16  # as many columns as a table may want
+_NAMES = ("name", "peer", "waits for")  # columns with names, which must not be broken
 
 _HEADS = {"duplicated": "dupli-\ncated", "consistent": "consis-\ntent", "synchronous": "synchro-\nnous"}
 
@@ -56,16 +61,30 @@ def to_stdout(*things: Any) -> None:
         out.print(thing)
 
 
+def print_whole(*things: Any) -> None:
+    """Print tables and texts without breaking a name: a file gets whole lines, a terminal longer ones if it must."""
+    out = Console(highlight=False, emoji=False, markup=False)
+    width = out.width
+    for thing in things:
+        if isinstance(thing, Table):
+            for column in thing.columns:
+                column.no_wrap = column.header in _NAMES
+            needed = Measurement.get(out, out.options.update(width=_WIDE), thing)
+            out.size = ConsoleDimensions(max(width, needed.minimum if out.is_terminal else needed.maximum), out.height)
+        out.print(thing, soft_wrap=not isinstance(thing, Table))
+
+
 def yes(ok: bool) -> Text:
     """Return a cell for what should be so."""
     return Text("yes", style="green") if ok else Text("NO", style="bold red")
 
 
 def print_lines(lines: Iterable[Text]) -> None:
-    """A line each: a terminal folds them between words, a file gets them whole."""
+    """A line each: a terminal folds them between words, where it can; a file gets them whole."""
     out = Console(highlight=False, emoji=False, markup=False)
     for line in lines:
-        out.print(line, soft_wrap=not out.is_terminal)
+        has_long_word = max(map(len, line.plain.split()), default=0) > out.width
+        out.print(line, soft_wrap=not out.is_terminal or has_long_word)
 
 
 def verdict_table(title: str, verdicts: Mapping[str, Verdict], claims: Set[str] | None = None) -> Table:

@@ -14,6 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -208,13 +209,6 @@ def test_a_cycle_of_full_queues_is_named(orders: busq.Bus, peer: Callable[..., C
     # The remedy helps.
     children[0].kill(signal.SIGTERM)
     wait_until(lambda: examined("orders")["cycles"] == [], what="the end of the deadlock")
-
-
-def test_a_peer_that_waits_for_itself_is_a_cycle_of_one(orders: busq.Bus, peer: Callable[..., Child]) -> None:
-    peer(send_for_ever, "ann", "ann")
-    wait_for_waiting(orders, "ann")
-    report = examined("orders")
-    assert (findings(report), report["cycles"]) == ([("cycle", ["ann"])], [["ann"]])
 
 
 def test_a_receiver_that_is_only_slow_is_no_fault(orders: busq.Bus, peer: Callable[..., Child]) -> None:
@@ -724,10 +718,43 @@ def test_findings_keep_to_one_line_each_in_a_pipe(
             check=False,
         )
         assert shown.stderr == ""
-        assert max(len(line) for line in shown.stdout.splitlines() if "WRONG" not in line) <= max(columns, 80)
+        rows = [line for line in shown.stdout.splitlines() if line.startswith(" a-sender-with-a-long-name ")]
+        assert any("room: a-receiver-with-a-long-name-that-is-stopped" in row for row in rows)
         if command == "doctor":
             assert shown.returncode == 1
             assert re.search(r"^WRONG .* continue it with kill -CONT \d+$", shown.stdout, re.MULTILINE)
+
+
+LONG = "orders.eu-west-1.customer-facing.fulfilment.worker-with-a-name-that-fills-a-terminal"
+
+
+@pytest.mark.parametrize("is_terminal", [False, True], ids=["piped", "on a terminal"])
+@pytest.mark.parametrize("command", [["ls"], ["info", LONG], ["doctor", LONG]], ids=["ls", "info", "doctor"])
+def test_names_are_not_broken(buses: Path, command: list[str], is_terminal: bool) -> None:
+    with busq.Bus.create(LONG) as bus, bus.join(f"{LONG} one"), bus.join(f"{LONG}-two", durable=True):
+        shown = on_a_terminal(command) if is_terminal else run(*command).stdout
+    assert re.search(rf"^.*{LONG}\b", shown, re.MULTILINE)
+    if command != ["ls"]:
+        assert re.search(rf"^ *{LONG} one .*\blive\b", shown, re.MULTILINE)
+        assert re.search(rf"^ *{LONG}-two .*\blive, durable\b", shown, re.MULTILINE) or is_terminal
+        assert f"{LONG}-two " in shown
+
+
+def on_a_terminal(command: list[str]) -> str:
+    """What a command prints on a terminal of 80 columns, without colours."""
+    ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "dumb"}
+    environment.pop("COLUMNS", None)
+    popen = subprocess.Popen([sys.executable, "-m", "busq", *command], stdout=theirs, env=environment)
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while part := os.read(ours, 1 << 16):
+            text += part
+    os.close(ours)
+    popen.wait(PATIENCE_S)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text.decode()).replace("\r\n", "\n")
 
 
 # ---- info ----
