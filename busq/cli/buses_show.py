@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -93,6 +94,8 @@ def _state(peer: dict[str, Any]) -> Text:
 
 # ---- the doctor ----
 
+GONE_MAX = 10  # peers that are closed or dead, in a table of the doctor's
+
 _MARKS = {"wrong": ("WRONG", "bold red"), "repaired": ("repaired", "green"), "note": ("note", "cyan")}
 
 
@@ -134,7 +137,8 @@ def _patient(report: Report) -> None:
     columns = ["peer", "state", "process", "waits for", "waited", "queue", "memory"]
     table = narrow(new_table("", *columns, left=columns[:4]))
     names = {peer["slot"]: _name(peer) for peer in facts["peers"]}
-    for peer in facts["peers"]:
+    shown, left_out = _few(facts["peers"])
+    for peer in shown:
         process = peer["process"]
         is_halted = process["state"] in ("stopped", "traced")
         what = Text(f"{peer['pid']} {process['state']}", style="bold red" if is_halted else "")
@@ -144,7 +148,17 @@ def _patient(report: Report) -> None:
     print_lines([head])
     if table.row_count:
         print_whole(table)
+    if left_out:
+        command = f"busq info {shlex.quote(str(report.name))}"
+        print_whole(f"and {left_out} more that are closed or dead: {command} shows them\n")
     _groups(facts["groups"])
+
+
+def _few(peers: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Return the peers that live, some of the others, and how many are left out."""
+    gone = [peer for peer in peers if not peer["alive"]]
+    hidden = {peer["slot"] for peer in gone[GONE_MAX:]}
+    return [peer for peer in peers if peer["slot"] not in hidden], len(hidden)
 
 
 def cleaning(cleaning: Cleaning) -> None:

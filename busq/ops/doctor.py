@@ -74,6 +74,10 @@ def waits_of(peer: dict[str, Any], names: dict[int, str]) -> tuple[str, str]:
     return f"{peer['waits']}{about}", duration(peer["waited_s"])
 
 
+def _names(peers: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(peer["name"] for peer in peers)
+
+
 class _Diagnosis:
     """The findings that follow from the looks at one bus."""
 
@@ -243,25 +247,46 @@ class _Diagnosis:
         capacity = self._looks.stats["capacity"]
         waited_for = self._waited_for()
         waited_for |= {name for finding in self._findings if finding.kind == "cycle" for name in finding.peers}
+        left: list[dict[str, Any]] = []
+        kept: list[dict[str, Any]] = []
         for slot, peer in self._looks.peers.items():
             is_full = peer["depth"] >= capacity
-            name, peers = repr(peer["name"]), (peer["name"],)
             if not peer["alive"] and peer["depth"] and peer["state"] != "closing":
-                count = amount(peer["depth"], "message")
-                text = f"{name} is {self._gone(peer)}, and its queue holds {count}"
-                if peer["durable"]:
-                    text += ", which is all it can hold: whoever sends to it waits" if is_full else ""
-                    self._find(WRONG if is_full else NOTE, "durable", text, self._revive(peer), peers=peers)
+                if peer["durable"] and is_full:
+                    text = f"{peer['name']!r} is {self._gone(peer)}, and its queue holds "
+                    text += f"{amount(peer['depth'], 'message')}, which is all it can hold: whoever sends to it waits"
+                    self._find(WRONG, "durable", text, self._revive(peer), peers=(peer["name"],))
                 else:
-                    remedy = "kept for a resume until the room is needed; busq gc drops them now"
-                    if self._has_fixed_group:
-                        remedy = f"nobody can resume under order {self._looks.stats['order']}: busq gc drops them"
-                    self._find(NOTE, "left messages", text, remedy, peers=peers)
+                    (kept if peer["durable"] else left).append(peer)
             elif peer["alive"] and is_full and peer["name"] not in waited_for and not self._looks.is_moving(slot):
-                if self._looks.processes[slot].is_halted:
-                    continue  # a finding about its process
-                text = f"the queue of {name} is full ({amount(peer['depth'], 'message')}) and it receives nothing"
-                self._find(NOTE, "full", text, "let it receive: the next send to it waits", peers=peers)
+                self._find_full(peer, self._looks.processes[slot])
+        if kept:
+            remedy = f"start them again with resume=True, or drop messages with busq gc {self._quoted} --remove NAME"
+            remedy = self._revive(kept[0]) if len(kept) == 1 else remedy
+            self._find(NOTE, "durable", self._gone_with_messages(kept), remedy, peers=_names(kept))
+        if left:
+            remedy = "kept for a resume until the room is needed; busq gc drops them now"
+            if self._has_fixed_group:
+                remedy = f"nobody can resume under order {self._looks.stats['order']}: busq gc drops them"
+            self._find(NOTE, "left messages", self._gone_with_messages(left), remedy, peers=_names(left))
+
+    def _gone_with_messages(self, peers: Sequence[dict[str, Any]]) -> str:
+        """Return in one sentence which peers are gone, however many, and what their queues hold."""
+        count = amount(sum(peer["depth"] for peer in peers), "message")
+        if len(peers) == 1:
+            return f"{peers[0]['name']!r} is {self._gone(peers[0])}, and its queue holds {count}"
+        states = " or ".join(sorted({self._gone(peer) for peer in peers}))
+        return f"{listed([repr(name) for name in _names(peers)])} are {states}, and their queues hold {count}"
+
+    def _find_full(self, peer: dict[str, Any], process: Process) -> None:
+        if process.is_halted:
+            return  # a finding about its process
+        text = f"the queue of {peer['name']!r} is full ({amount(peer['depth'], 'message')}) and it receives nothing"
+        if process.state == "unknown":
+            remedy = "look at its process where it runs, for it may be stopped: the next send to it waits"
+            self._find(WRONG, "full", f"{text}; {process.why}", remedy, peers=(peer["name"],))
+        else:
+            self._find(NOTE, "full", text, "let it receive: the next send to it waits", peers=(peer["name"],))
 
     def _find_halted(self) -> None:
         """Find stopped processes that no peer waits for yet."""

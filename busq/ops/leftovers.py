@@ -307,11 +307,21 @@ def remove_peers(name: str, peers: Sequence[str], *, dry_run: bool = False) -> C
     with busq.Bus.open(name) as bus:
         facts = {peer["name"]: peer for peer in bus.stats()["peers"]}
         for peer in peers:
-            if dry_run and (peer not in facts or facts[peer]["alive"]):
-                kind = busq.PeerExists if peer in facts else busq.UnknownPeer
-                raise kind(f"{peer!r} {'lives' if peer in facts else 'has left nothing'} on bus {name!r}")
+            its = facts.get(peer)
+            left = _left(bus, its) if its is not None else 0
+            if its is None and not dry_run:
+                bus.remove(peer)  # raises what fits
+            if its is None or not (its["alive"] or its["durable"] or left):
+                raise busq.UnknownPeer(f"{peer!r} has left nothing on bus {name!r}")
+            if dry_run and its["alive"]:
+                raise busq.PeerExists(f"{peer!r} lives on bus {name!r}")
             if not dry_run:
                 bus.remove(peer)
-            depth = facts[peer]["depth"] if peer in facts else 0
-            cleaning.removed.append(Removed("peer", name, peer, "asked for by name", depth))
+            cleaning.removed.append(Removed("peer", name, peer, "asked for by name", left))
     return cleaning
+
+
+def _left(bus: busq.Bus, peer: dict[str, Any]) -> int:
+    """Return how many messages are left to a peer, those in the hands of readers included."""
+    counted = bus._raw().count(peer["incarnation"] << 16 | peer["slot"])
+    return int(counted[1]) if counted is not None else 0

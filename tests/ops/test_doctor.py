@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 from conftest import PATIENCE_S, Child, wait_until
@@ -302,6 +303,63 @@ def test_a_durable_peer_that_is_gone_is_no_fault_until_its_queue_is_full(
             == "removed peer 'bob' of bus orders and 3 messages for it: asked for by name\n"
         )
         wait_until(lambda: not any("cleo" in names for _, names in findings(examined("orders"))))
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_many_that_are_gone_are_said_in_one_line(buses: Path, durable: bool) -> None:
+    with busq.Bus.create("orders", peers=310, capacity=3, arena=1 << 21) as bus:
+        for number in range(300):
+            with bus.join(f"queue-{number}", durable=durable) as queue:
+                queue.send(queue.name, b"x")
+        (found,) = examined("orders")["findings"]
+        assert (found["level"], len(found["peers"])) == ("note", 300)
+        shown = run("doctor", "orders").stdout
+        line_with(shown, "and 296 others are closed")
+        assert "and 290 more that are closed or dead: busq info orders shows them" in shown
+        assert len(shown.splitlines()) < 25
+
+
+IN_A_NAMESPACE = """
+import os, sys, time, busq
+peer = busq.Bus.open("orders").join("inside")
+assert os.getpid() == 1
+print("ready", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def stopped_inside(orders: busq.Bus) -> Iterator[int]:
+    """A process that is stopped, with a full queue, in a pid namespace of its own: its number here."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "--pid", "--fork", "true"], check=False).returncode:
+        pytest.skip("needs root and unshare --pid")
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", IN_A_NAMESPACE]
+    popen = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert popen.stdout is not None
+    assert popen.stdout.readline() == b"ready\n"
+    (inside,) = psutil.Process(popen.pid).children()
+    inside.suspend()
+    with orders.join("ann") as ann:
+        for _ in range(3):
+            ann.send("inside", b"x")
+        yield inside.pid
+    popen.kill()
+    popen.wait()
+    popen.stdout.close()
+
+
+def test_a_process_in_a_pid_namespace_below_is_found_by_its_number_there(orders: busq.Bus, stopped_inside: int) -> None:
+    report = examined("orders")
+    assert findings(report) == [("stopped", ["inside"])]
+    assert f"continue it with kill -CONT {stopped_inside}" in json.dumps(report)
+
+
+def test_a_full_queue_whose_process_can_not_be_seen_is_wrong(orders: busq.Bus, stopped_inside: int) -> None:
+    command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-m", "busq", "doctor", "orders"]
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert shown.returncode == 1
+    assert "WRONG  the queue of 'inside' is full (3 messages) and it receives nothing; process 1 " in shown.stdout
+    assert "all is well" not in shown.stdout
 
 
 def test_a_number_that_is_another_process_now_is_unknown(orders: busq.Bus, peer: Callable[..., Child]) -> None:
@@ -626,6 +684,17 @@ def test_remove_is_refused_for_the_living_and_for_strangers(orders: busq.Bus) ->
                 assert (result.exit_code, result.stdout) == (1, "")
                 assert name in result.stderr
         assert orders.peers() == ["alive"]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_was_removed_is_not_removed_again(orders: busq.Bus, shared: bool) -> None:
+    with orders.join("kept", durable=True, shared=shared) as kept:
+        kept.send("kept", b"x")
+    assert run("gc", "orders", "--remove", "kept").stdout.startswith("removed peer 'kept' of bus orders and 1 message")
+    for dry_run in ([], ["--dry-run"]):
+        again = run("gc", "orders", "--remove", "kept", *dry_run)
+        assert (again.exit_code, again.stdout) == (1, "")
+        assert again.stderr == "busq: 'kept' has left nothing on bus 'orders'\n"
 
 
 def hold_open(bus: str) -> None:
