@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 __all__ = ["View", "ViewMessage"]
 
 
-class View(NamedTuple):
+class _View(NamedTuple):
+    number: int
+    members: tuple[str, ...]
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    died: tuple[str, ...] = ()
+
+
+class View(_View):
     """The members of a group, from one place of the order to the next.
 
     `number` counts the views of the group, from 1, and never goes back for as long as the bus is there, also where the
@@ -31,20 +39,38 @@ class View(NamedTuple):
     entered first come first; `joined` and `left` name the changes from the view before, and `died` those that left by
     dying.
 
+    Names are given again; lives are not.  `lives` has for each member the number of its process, which is the
+    `Message.sender_life` of what it sends; `life` is that of the peer that has joined, left or died.  They are no part
+    of the tuple.
+
     >>> import busq
     >>> with busq.Bus.create("doc-groups-view") as bus, bus.join("alice") as alice, bus.join("bob") as bob:
     ...     alice.enter("workers")
     ...     bob.enter("workers")
-    ...     [alice.recv().view for _ in range(2)][-1]
-    View(number=2, members=('alice', 'bob'), joined=('bob',), left=(), died=())
+    ...     view = [alice.recv().view for _ in range(2)][-1]
+    ...     view, view.life == view.lives[1]
+    (View(number=2, members=('alice', 'bob'), joined=('bob',), left=(), died=()), True)
     >>> busq.Bus.unlink("doc-groups-view")
     """
 
-    number: int
-    members: tuple[str, ...]
-    joined: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
-    died: tuple[str, ...] = ()
+    _lives: tuple[int, ...] = ()
+    _life: int | None = None
+
+    @classmethod
+    def _of(cls, fields: tuple[Any, ...], lives: tuple[int, ...], life: int | None) -> View:
+        view = cls(*fields)
+        view._lives, view._life = lives, life
+        return view
+
+    @property
+    def lives(self) -> tuple[int, ...]:
+        """The life of each member, in the order of `members`; none in a view that was made by hand."""
+        return self._lives
+
+    @property
+    def life(self) -> int | None:
+        """The life of the peer that has joined, left or died; None in a view that is no event (`Peer.view`)."""
+        return self._life
 
 
 class EventMessage(core.Message):
@@ -108,14 +134,15 @@ def addressed(port: Any, message: Any) -> str | None:
     return seen_by(port).groups.get(core.group_number(message))
 
 
-_HEAD = struct.Struct("=QIHHIIq")  # busq_view_event
-_ENTRY = struct.Struct("=IHH")  # busq_view_member
+_HEAD = struct.Struct("=QIIHHIIIq")  # busq_view_event
+_ENTRY = struct.Struct("=IIHH")  # busq_view_member
 _ENTERED, _LEFT, _DIED = 1, 2, 3
 UNKNOWN = "?"  # of a peer without a name in the event, of which this peer has delivered no view
 
 
 class _Entry(NamedTuple):
     incarnation: int
+    life: int
     slot: int
     name: str  # "" of one that died, and whose slot has had another peer before that was noticed
 
@@ -125,8 +152,8 @@ def _entries_in(payload: bytes, count: int) -> tuple[list[_Entry], bytes]:
     start, at = _HEAD.size, _HEAD.size + count * _ENTRY.size
     entries = []
     for i in range(count):
-        incarnation, slot, n_bytes = _ENTRY.unpack_from(payload, start + i * _ENTRY.size)
-        entries.append(_Entry(incarnation, slot, payload[at : at + n_bytes].decode("utf-8", "replace")))
+        incarnation, life, slot, n_bytes = _ENTRY.unpack_from(payload, start + i * _ENTRY.size)
+        entries.append(_Entry(incarnation, life, slot, payload[at : at + n_bytes].decode("utf-8", "replace")))
         at += n_bytes
     return entries, payload[at:]
 
@@ -136,31 +163,38 @@ def _names_of(entries: list[_Entry], known: dict[tuple[int, int], str]) -> list[
     return [one.name or known.get((one.incarnation, one.slot), UNKNOWN) for one in entries]
 
 
-_Event = tuple[type[EventMessage], str, "View | None", str]
+def _life(life: int, slot: int) -> int:
+    """Return the number of a process, which no other one on the bus has: `message_life` in csrc/python/message.h."""
+    return life << 16 | slot
+
+
+_Event = tuple[type[EventMessage], str, int, "View | None", str]
 
 
 def read_event(port: Any, me: str, kind: int, group_number: int, payload: bytes) -> _Event:
-    """Return the class of an event, the peer that it is about, and of a view the view and the name of the group."""
+    """Return the class of an event, the peer that it is about, its life, and of a view that and the group's name."""
     if len(payload) < _HEAD.size or kind not in (core.KIND_VIEW, core.KIND_JOINED, core.KIND_LEFT):
         raise errors.CorruptSegment(f"an event of kind {kind} and {len(payload)} bytes: it is damaged")
-    number, _, slot, what, n_entries, n_members, base = _HEAD.unpack_from(payload)
+    number, _, life, slot, what, n_entries, n_members, _, base = _HEAD.unpack_from(payload)
     entries, rest = _entries_in(payload, min(n_entries, (len(payload) - _HEAD.size) // _ENTRY.size))
     name = rest[1:].decode("utf-8", "replace") if kind == core.KIND_VIEW else ""
     seen = seen_by(port)
     names = _names_of(entries, seen.names.get(name, {}))
     changed = _changed(entries, names, slot, n_members)
     if kind != core.KIND_VIEW:
-        return EventMessage, changed, None, ""
+        return EventMessage, changed, _life(life, slot), None, ""
     gone = (changed,) if what in (_LEFT, _DIED) else ()
     entered = (changed,) if what == _ENTERED else ()
     members = tuple(names[:n_members])
-    view = View(number - base, members, entered, gone, gone if what == _DIED else ())
+    lives = tuple(_life(one.life, one.slot) for one in entries[:n_members])
+    fields = number - base, members, entered, gone, gone if what == _DIED else ()
+    view = View._of(fields, lives, _life(life, slot))
     seen.names[name] = {(one.incarnation, one.slot): known for one, known in zip(entries, names, strict=True)}
     seen.views[name] = view
     seen.groups[group_number] = name
     if me not in members:  # it has left: the bus knows
         del seen.views[name], seen.names[name]
-    return ViewMessage, changed, view, name
+    return ViewMessage, changed, _life(life, slot), view, name
 
 
 def _changed(entries: list[_Entry], names: list[str], slot: int, n_members: int) -> str:
@@ -183,8 +217,8 @@ def checked_name(group: Any) -> str:
 
 def view_of(raw_bus: core.Bus, encoded: bytes) -> View:
     """Return the view that is installed, also where no member has delivered it so far."""
-    number, members = raw_bus.view(encoded)
-    return View(number, tuple(raw_bus.name_at(member) or UNKNOWN for member in members))
+    number, members, lives = raw_bus.view(encoded)
+    return View._of((number, tuple(raw_bus.name_at(member) or UNKNOWN for member in members)), lives, None)
 
 
 def is_in(port: Any, name: str) -> bool:

@@ -106,6 +106,26 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
         raise NotImplementedError
 
     @property
+    def sender_life(self) -> int | None:
+        """The number of the process that sent the message: of all on the bus, no other has had it, and none will.
+
+        A peer that joins under the name of one that has gone has another number, whether or not it resumes; so have
+        processes that share a queue.  It is one of `View.lives`, and `View.life` where this peer has entered, left or
+        died.  Of an event, that of the peer that it is about; of a notice about a node, None.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-message-life") as bus, bus.join("alice") as alice:
+        ...     for message in (b"from the first bob", b"from the second"):
+        ...         with bus.join("bob") as bob:
+        ...             bob.send("alice", message)
+        ...     first, second = alice.recv_many(2)
+        ...     first.sender == second.sender, first.sender_life == second.sender_life
+        (True, False)
+        >>> busq.Bus.unlink("doc-message-life")
+        """
+        raise NotImplementedError
+
+    @property
     def kind(self) -> str:
         """The kind of the message: "data" for one that a peer has sent.
 

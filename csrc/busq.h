@@ -134,7 +134,7 @@ typedef struct {
   uint64_t position; /* in the receiver's ring */
   uint64_t tag;      /* which message of its sender it is */
   uint32_t record;   /* 64-byte unit in the arena */
-  uint32_t sender_incarnation;
+  uint32_t sender_life; /* which of the processes that have joined with its slot has sent it */
   uint16_t sender; /* slot */
   uint16_t mark;   /* which of the record's marks is ours */
   uint16_t is_redelivered; /* a predecessor had received it, and did not acknowledge it */
@@ -258,7 +258,8 @@ int busq_peer_close(busq_peer *peer);
 void busq_peer_retain(busq_peer *peer);
 void busq_peer_free(busq_peer *peer);
 int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint64_t *targetp);
-int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp);
+/* The slot and the life are those of the sender of a message. */
+int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t life, char *name, size_t *name_bytesp);
 int busq_peer_send(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const void *data, size_t size_bytes,
                    int64_t timeout_ns);
 int busq_peer_recv(busq_peer *peer, busq_message *messages, uint32_t limit, uint32_t *countp, int64_t timeout_ns);
@@ -458,15 +459,18 @@ void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
 typedef struct {
   uint64_t number;      /* of the view */
   uint32_t incarnation; /* of the peer that has entered, left or died */
+  uint32_t life;        /* of it: the number of its process, among those that have joined with that slot */
   uint16_t slot;
   uint16_t what;        /* 1: entered, 2: left, 3: died, 4: is there, 5: is not */
   uint32_t n_entries;
   uint32_t n_members;   /* the first of the entries; behind them the one that has gone, or that is watched */
+  uint32_t nothing;
   uint64_t base;        /* of a group: its numbers are shown above this, which wraps around where it is below 0 */
 } busq_view_event;
 
 typedef struct {
   uint32_t incarnation;
+  uint32_t life;
   uint16_t slot;
   uint16_t name_bytes;
 } busq_view_member;
@@ -480,6 +484,8 @@ void busq_message_envelope(const busq_message *message, busq_envelope *envelope)
 /* The view that is installed: its number, which never goes back under one name, from 1, and its members' targets in the order in which they entered; there
  * must be room for twice as many as the bus has slots. */
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members, uint32_t *countp);
+/* The lives of those members, as numbers of busq_message.sender_life. */
+int busq_bus_view_lives(busq_bus *bus, const char *group, size_t group_bytes, const uint64_t *members, uint32_t count, uint32_t *lives);
 /* The groups that have a name, by index; BUSQ_EMPTY where one has none.  With "@", or "?" where it is a peer's that is
  * watched. */
 int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp);

@@ -348,7 +348,7 @@ static void accept(busq_live *live, const busq_message *message)
   busq_wire_packet packet;
   const uint32_t from = message->sender;
   if (message->size_bytes < sizeof packet || from >= live->n || !busq_group_find(live, from) ||
-      live->members[from].incarnation != message->sender_incarnation) {
+      live->members[from].incarnation != message->sender_life) {
     live->facts.malformed++;
     return;
   }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/argument.h"
+#include "python/message.h"
 #include <string.h>
 /*
  * A bus: its file, and what is known of its peers.
@@ -245,7 +246,15 @@ static PyObject *bus_generation(Bus *self, PyObject *unused)
 
 /* ---- groups ---- */
 
-/* view(group): its number, and the targets of its members. */
+static PyObject *tuple_of(const uint64_t *numbers, uint32_t count)
+{
+  PyObject *tuple = PyTuple_New((Py_ssize_t)count);
+  for (uint32_t i = 0; tuple && i < count; i++)
+    PyTuple_SetItem(tuple, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(numbers[i]));
+  return tuple;
+}
+
+/* view(group): its number, the targets of its members, and their lives (message_life). */
 static PyObject *bus_view(Bus *self, PyObject *args)
 {
   const char *name;
@@ -256,16 +265,25 @@ static PyObject *bus_view(Bus *self, PyObject *args)
   if (!PyArg_ParseTuple(args, "y#", &name, &bytes))
     return NULL;
   int result = busq_bus_examine(self->bus, &facts);
-  uint64_t *members = result == BUSQ_OK ? PyMem_Malloc(2 * (size_t)facts.peers * sizeof *members) : NULL;
-  if (members)
-    result = busq_bus_view(self->bus, name, (size_t)bytes, &number, members, &count);
-  PyObject *targets = members && result == BUSQ_OK ? PyTuple_New((Py_ssize_t)count) : NULL;
-  for (uint32_t i = 0; targets && i < count; i++)
-    PyTuple_SetItem(targets, (Py_ssize_t)i, PyLong_FromUnsignedLongLong(members[i]));
-  PyMem_Free(members);
   if (result != BUSQ_OK)
     return error_raise(self->state, result);
-  return targets ? Py_BuildValue("(KN)", (unsigned long long)number, targets) : PyErr_NoMemory();
+  uint64_t *members = PyMem_Malloc(2 * (size_t)facts.peers * sizeof *members);
+  uint32_t *lives = PyMem_Malloc((size_t)facts.peers * sizeof *lives);
+  PyObject *view = NULL;
+  if (!members || !lives) {
+    PyErr_NoMemory();
+  } else {
+    result = busq_bus_view(self->bus, name, (size_t)bytes, &number, members, &count);
+    if (result == BUSQ_OK)
+      result = busq_bus_view_lives(self->bus, name, (size_t)bytes, members, count, lives);
+    PyObject *targets = result == BUSQ_OK ? tuple_of(members, count) : error_raise(self->state, result);
+    for (uint32_t i = 0; targets && i < count; i++)
+      members[i] = message_life(lives[i], (uint16_t)members[i]);
+    view = targets ? Py_BuildValue("(KNN)", (unsigned long long)number, targets, tuple_of(members, count)) : NULL;
+  }
+  PyMem_Free(members);
+  PyMem_Free(lives);
+  return view;
 }
 
 /* group_name(index): with its "@", as bytes; None where the entry is not a group's. */

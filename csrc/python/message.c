@@ -245,6 +245,13 @@ static PyObject *message_get_sender(Message *self, void *closure)
   return new_ref(self->sender);
 }
 
+static PyObject *message_get_sender_life(Message *self, void *closure)
+{
+  (void)closure;
+  const int is_of_a_node = self->kind == KIND_NODE_DESTROYED || self->kind == KIND_NODE_RELEASED;
+  return is_of_a_node || !self->life ? new_ref(Py_None) : PyLong_FromUnsignedLongLong(self->life);
+}
+
 static PyObject *message_get_kind(Message *self, void *closure)
 {
   (void)closure;
@@ -398,6 +405,7 @@ static PyMethodDef message_methods[] = {{"__reduce__", NOARGS(message_reduce), N
 static PyGetSetDef message_getset[] = {
     {"data", (getter)message_get_data, NULL, BUSQ_TEXT_Message_data, NULL},
     {"sender", (getter)message_get_sender, NULL, BUSQ_TEXT_Message_sender, NULL},
+    {"sender_life", (getter)message_get_sender_life, NULL, BUSQ_TEXT_Message_sender_life, NULL},
     {"kind", (getter)message_get_kind, NULL, BUSQ_TEXT_Message_kind, NULL},
     {"node", (getter)message_get_node, NULL, BUSQ_TEXT_Message_node, NULL},
     {"handles", (getter)message_get_handles, NULL, BUSQ_TEXT_Message_handles, NULL},
@@ -472,6 +480,7 @@ static PyObject *ordered_message(PyObject *module, PyObject *args)
     message->view = new_ref(shown);
   message->size = (uint64_t)size;
   message->sender = new_ref(sender);
+  message->life = message_life(1, (uint16_t)(multicast >> 32)); /* with other orders each slot is given once */
   message->more->multicast = multicast;
   return (PyObject *)message;
 }

@@ -42,6 +42,7 @@ typedef struct {
   PeerOwner *peer_owner;   /* keeps the peer while the payload is in place, or while it waits to be acknowledged */
   message_more *more; /* behind the message or by itself, or NULL */
   busq_peer *peer;
+  uint64_t life; /* of its sender, or of the peer that an event is about: which of its slot's (message_life); 0: not known */
   uint64_t size;
   uint16_t form;
   uint16_t group_number; /* that it was sent to: 1 + its index; 0: none */
@@ -53,6 +54,12 @@ typedef struct {
   uint8_t is_derived;    /* of a subclass, whose objects Python allocates */
   uint8_t is_unfinished; /* nodes, handles or an event: what Python objects they are is found out once the queue is left */
 } Message;
+
+/* A number that no other process on the bus has: which of those that have joined with a slot, and the slot. */
+static inline uint64_t message_life(uint32_t life, uint16_t slot)
+{
+  return (uint64_t)life << 16 | slot;
+}
 
 /* A message, with room for what only some have or not; the rest is up to the caller.  It collects no garbage, and so runs no Python
  * code. */

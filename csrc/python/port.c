@@ -12,7 +12,7 @@ static PyObject *port_known_name(Port *self, const busq_message *message)
   PyObject *name = NULL;
   if (message->sender < self->slots && busq_flag_take(&self->names_flag)) {
     const sender_name *known = &self->names[message->sender];
-    if (known->name && known->incarnation == message->sender_incarnation)
+    if (known->name && known->life == message->sender_life)
       name = new_ref(known->name);
     busq_flag_drop(&self->names_flag);
   }
@@ -30,7 +30,7 @@ static void port_learn_name(Port *self, const busq_message *message, PyObject *n
     if (known->name)
       BUSQ_PUBLISH(self->replaced, known->name);
     known->name = new_ref(name);
-    known->incarnation = message->sender_incarnation;
+    known->life = message->sender_life;
   }
   busq_flag_drop(&self->names_flag);
 }
@@ -53,7 +53,7 @@ PyObject *port_sender(Port *self, const busq_message *message, int *result)
   PyObject *name = port_known_name(self, message);
   if (name)
     return name;
-  *result = busq_peer_slot_name(self->peer, message->sender, message->sender_incarnation, text, &bytes);
+  *result = busq_peer_slot_name(self->peer, message->sender, message->sender_life, text, &bytes);
   name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
   if (name)
     port_learn_name(self, message, name);

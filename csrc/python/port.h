@@ -25,7 +25,7 @@ enum {
 };
 
 typedef struct {
-  uint32_t incarnation;
+  uint32_t life;
   PyObject *name;
 } sender_name;
 

@@ -55,6 +55,7 @@ __attribute__((always_inline)) static inline int fill(Port *self, Message *messa
     message->sender = port_sender(self, found, result);
     if (!message->sender)
       return 0;
+    message->life = message_life(found->sender_life, found->sender);
   }
   if (is_copied)
     message->data = PyBytes_FromStringAndSize(found->data, (Py_ssize_t)message->size);
@@ -162,7 +163,8 @@ static int peek(Port *self, busq_message *found, int takes_words)
 static Message *event_of(Message *message, PyObject *facts)
 {
   PyObject *type, *sender, *view, *group;
-  if (!PyArg_ParseTuple(facts, "O!UOU", &PyType_Type, &type, &sender, &view, &group))
+  unsigned long long life;
+  if (!PyArg_ParseTuple(facts, "O!UKOU", &PyType_Type, &type, &sender, &life, &view, &group))
     return NULL;
   PyObject *nothing = PyBytes_FromStringAndSize(NULL, 0);
   Message *event = nothing ? message_move(message, type) : NULL;
@@ -174,6 +176,7 @@ static Message *event_of(Message *message, PyObject *facts)
   event->data = nothing;
   event->size = 0;
   event->sender = new_ref(sender);
+  event->life = life;
   event->more->event = view == Py_None ? NULL : new_ref(view);
   event->more->group = new_ref(group);
   return event;

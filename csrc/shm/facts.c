@@ -245,6 +245,24 @@ int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t
   return BUSQ_OK;
 }
 
+int busq_bus_view_lives(busq_bus *bus, const char *group, size_t group_bytes, const uint64_t *members, uint32_t count,
+                        uint32_t *lives)
+{
+  uint64_t target;
+  int result = busq_group_check(group, group_bytes);
+  if (!result)
+    result = busq_group_named(bus, group, group_bytes, false, &target);
+  for (uint32_t i = 0; i < count && !result; i++) {
+    const uint32_t slot = busq_target_slot(members[i]);
+    if (slot >= bus->geometry.peers)
+      return busq_error(BUSQ_INVALID, "member %u is slot %u of a bus with %u slots", i, slot, bus->geometry.peers);
+    const uint64_t member = busq_numbered_load(&busq_bus_group(bus, busq_group_index(target))->member[slot]).hi;
+    const bool is_it = busq_member_target(member, slot) == members[i];
+    lives[i] = is_it ? busq_member_life(member) : busq_target_incarnation(members[i]);
+  }
+  return result;
+}
+
 int busq_bus_group_name(busq_bus *bus, uint32_t index, char *name257, size_t *name_bytesp)
 {
   if (index >= bus->geometry.groups)

@@ -101,7 +101,7 @@ static void test_messages_of_one_who_left_still_arrive_with_his_name(void)
   leave(a);
   join("carol");
   CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
-  CHECK_EQUAL(busq_peer_slot_name(b, message.sender, message.sender_incarnation, name, &name_bytes), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_slot_name(b, message.sender, message.sender_life, name, &name_bytes), BUSQ_OK);
   CHECK(name_bytes == 5 && memcmp(name, "alice", 5) == 0);
   CHECK(message.size_bytes == 8 && memcmp(message.data, "farewell", 8) == 0);
   busq_peer_release(b, &message);

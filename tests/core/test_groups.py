@@ -266,10 +266,11 @@ def test_of_a_member_whose_name_is_not_said_it_is_what_it_was(bus: busq.Bus) -> 
         alice.enter("g")
         bob.enter("g")
         alice.recv_many(2)
-        one, other = ((core.target(peer) >> 16, peer_slot(peer)) for peer in (alice, bob))
-        payload = struct.pack("=QIHHIIQ", 3, *other, 3, 2, 1, 0) + struct.pack("=IHHIHH", *one, 0, *other, 0) + b"@g"
-        kind, sender, view, group = busq.groups.read_event(alice, "alice", core.KIND_VIEW, 1, payload)
-        assert (kind, sender, group) == (busq.ViewMessage, "bob", "g")
+        one, other = ((core.target(peer) >> 16, 1, peer_slot(peer)) for peer in (alice, bob))
+        head = struct.pack("=QIIHHIIIq", 3, *other, 3, 2, 1, 0, 0)
+        payload = head + struct.pack("=IIHHIIHH", *one, 0, *other, 0) + b"@g"
+        kind, sender, life, view, group = busq.groups.read_event(alice, "alice", core.KIND_VIEW, 1, payload)
+        assert (kind, sender, life, group) == (busq.ViewMessage, "bob", 1 << 16 | peer_slot(bob), "g")
         assert view == busq.View(3, ("alice",), left=("bob",), died=("bob",))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -146,6 +147,133 @@ def test_a_successor_of_one_that_has_closed_dies_for_itself(
         bob.close()
         fork(resume_and_die, bus.name, "bob").wait()
         assert view_without(alice, "bob").died == ("bob",)
+
+
+# ---- lives ----
+
+
+def enter_send_and_die(name: str, resumes: bool) -> None:
+    bob = busq.Bus.open(name).join("bob", resume=resumes)
+    bob.enter("g")
+    bob.send("@g", b"from one that dies")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def messages_until(peer: busq.Peer, last: bytes) -> list[busq.Message]:
+    found = [peer.recv(timeout=60)]
+    while found[-1].data != last:
+        found.append(peer.recv(timeout=60))
+    return found
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_death_names_a_life_and_not_its_successors(bus: busq.Bus, fork: Callable[..., Child], resumes: bool) -> None:
+    """A message of the successor may come before the view without its predecessor."""
+    with bus.join("alice") as alice:
+        alice.enter("g")
+        fork(enter_send_and_die, bus.name, False).wait()
+        with bus.join("bob", resume=resumes) as bob:
+            bob.send("alice", b"from the successor")
+            bob.enter("g")
+            bob.send("@g", b"last")
+            found = messages_until(alice, b"last")
+        of_the_dead = next(one for one in found if one.data == b"from one that dies")
+        of_the_next = [one for one in found if one.data in (b"from the successor", b"last")]
+        assert {one.sender for one in [of_the_dead, *of_the_next]} == {"bob"}
+        assert {one.sender_life for one in of_the_next} == {found[-1].sender_life} != {of_the_dead.sender_life}
+        changes = [one.view for one in found if isinstance(one, busq.ViewMessage)]
+        assert changes[1].joined == ("bob",)
+        assert changes[1].life == changes[1].lives[1] == of_the_dead.sender_life
+        if len(changes) == 2:  # resumed before its death was noticed: it is a member still, and is another life
+            assert resumes
+        else:
+            assert (changes[2].died, changes[2].life) == (("bob",), of_the_dead.sender_life)
+            assert (changes[3].joined, changes[3].life) == (("bob",), found[-1].sender_life)
+        alice_life = changes[0].life
+        with bus.join("carol") as carol:
+            carol.enter("g")
+            view = messages_until(carol, b"")[-1].view
+            assert isinstance(view, busq.View)
+            assert dict(zip(view.members, view.lives, strict=True))["alice"] == alice_life
+
+
+def test_each_resumption_is_a_life_of_its_own(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice:
+        lives: set[int | None] = set()
+        for resumes in (False, True, True, False, True):
+            with bus.join("bob", resume=resumes) as bob:
+                bob.send("alice", b"hello")
+                bob.enter("g")
+                entered = views(bob)[-1]
+                assert (entered.joined, entered.lives) == (("bob",), (entered.life,))
+                assert bus.groups()["g"].lives == entered.lives
+                assert alice.recv(timeout=60).sender_life == entered.life
+                assert entered.life not in lives
+                lives.add(entered.life)
+
+
+def test_a_resumed_member_is_in_the_views_as_what_it_is_now(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    """Its death was not noticed: the others see no view without it."""
+    with bus.join("alice") as alice:
+        fork(enter_send_and_die, bus.name, False).wait()
+        with bus.join("bob", resume=True) as bob:
+            bob.send("alice", b"hello")
+            life = alice.recv(timeout=60).sender_life
+            assert bus.groups()["g"].lives == (life,)
+            alice.enter("g")
+            view = alice.recv(timeout=60).view
+            assert isinstance(view, busq.View)
+            assert dict(zip(view.members, view.lives, strict=True))["bob"] == life
+            assert life is not None
+
+
+def test_who_is_watched_comes_and_goes_with_its_life(bus: busq.Bus) -> None:
+    with bus.join("alice", watch=["bob"]) as alice:
+        lives = []
+        for resumes in (False, True):
+            with bus.join("bob", resume=resumes) as bob:
+                bob.send("alice", b"hello")
+            joined, hello, left = alice.recv_many(9)
+            assert (joined.kind, hello.kind, left.kind) == ("joined", "data", "left")
+            assert joined.sender_life == hello.sender_life == left.sender_life
+            lives.append(hello.sender_life)
+        assert lives[0] != lives[1]
+
+
+def test_readers_of_one_queue_have_lives_of_their_own(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice, bus.join("jobs", shared=True) as one, bus.join("jobs", shared=True) as two:
+        one.send("alice", b"")
+        two.send("alice", b"")
+        first, second = alice.recv_many(2)
+        assert first.sender == second.sender == "jobs"
+        assert first.sender_life != second.sender_life
+
+
+def test_notices_of_nodes_have_no_life_and_other_orders_have(bus: busq.Bus, make_bus: Callable[..., busq.Bus]) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        node = bob.node()
+        bob.send("alice", b"", handles=[node.handle])
+        brought = alice.recv()
+        node.destroy()
+        assert brought.sender_life is not None
+        assert alice.recv(timeout=60).sender_life is None
+    ordered = make_bus(order="fifo", peers=2)
+    with ordered.join("alice") as alice, ordered.join("bob") as bob:
+        alice.send("bob", b"")
+        bob.send("bob", b"")
+        lives = {message.sender: message.sender_life for message in (bob.recv(60), bob.recv(60))}
+        assert len(set(lives.values())) == 2
+
+
+def test_lives_are_no_part_of_the_tuple_and_survive_pickling(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice:
+        alice.enter("g")
+        view = alice.recv().view
+        assert isinstance(view, busq.View)
+        assert view == busq.View(1, ("alice",), ("alice",)) == (1, ("alice",), ("alice",), (), ())
+        assert (busq.View(1, ()).lives, busq.View(1, ()).life) == ((), None)
+        again = pickle.loads(pickle.dumps(view))
+        assert (again, again.lives, again.life) == (view, view.lives, view.life)
 
 
 # ---- the largest ----

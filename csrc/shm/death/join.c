@@ -152,12 +152,22 @@ static uint32_t inbox_incarnation(const busq_peer *peer)
   return (uint32_t)(busq_load_acquire(&peer->receiver.inbox->life) >> 32);
 }
 
+/* Before it lives: killed on the way, it has used a number, and nothing else. */
+static void life_begin(busq_peer *peer)
+{
+  const uint32_t incarnation = (uint32_t)(busq_load_acquire(&peer->self->life) >> 32);
+  const uint32_t lives = busq_load_relaxed(&peer->self->lives);
+  peer->life = (lives > incarnation ? lives : incarnation) + 1;
+  busq_store_release(&peer->self->lives, peer->life);
+}
+
 static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
 {
   busq_slot *self = peer->self;
   BUSQ_ASSERT(name_bytes > 0 && name_bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX);
   BUSQ_ASSERT(peer->slot < peer->bus->geometry.peers);
-  peer->incarnation = (uint32_t)(busq_load_acquire(&self->life) >> 32) + 1;
+  life_begin(peer);
+  peer->incarnation = peer->life;
   const bool has_hands = slot_hands_are_ours(peer, peer->slot);
   const uint64_t consumes = peer->receiver.is_consumer
                                 ? busq_share_word(peer->receiver.inbox_slot, inbox_incarnation(peer))
@@ -275,6 +285,7 @@ static int slot_continue(busq_peer *peer)
   peer->sender.sent = busq_load_relaxed(&self->sent);
   peer->sender.late = busq_load_relaxed(&self->late);
   peer->receiver.received = busq_load_relaxed(&self->received);
+  life_begin(peer);
   slot_describe(peer);
   BUSQ_STEP("resume");
   busq_ring_open(&peer->receiver.ring, peer->incarnation);

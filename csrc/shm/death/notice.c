@@ -99,7 +99,7 @@ static void membership_adopt(busq_peer *peer, uint32_t index)
 {
   const uint64_t us = busq_peer_address(peer);
   uint64_t number;
-  busq_group_note_resumed(peer->bus, index, us);
+  busq_group_note_resumed(peer->bus, index, us, peer->life);
   (void)busq_group_settle(peer->bus, index, &number);
   if (busq_group_has_missed(peer->bus, index, us))
     (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us, BUSQ_CHANGE_DIES});

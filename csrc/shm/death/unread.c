@@ -37,7 +37,7 @@ static void rest_note(busq_peer *peer, uint32_t sender, uint32_t unit, uint64_t 
   const busq_tracer_taken taken = {
       .message = busq_tag_sequence(tag),
       .stamp = busq_load_relaxed(&record->state.hi),
-      .incarnation = busq_load_relaxed(&record->sender_incarnation),
+      .incarnation = busq_slot_incarnation(peer->bus, sender),
       .slot = (uint16_t)sender,
       .kind = BUSQ_TRACE_PASS,
   };

@@ -175,7 +175,7 @@ bool busq_group_has(const busq_bus *bus, uint32_t index, uint32_t slot, uint32_t
 bool busq_group_note_missed(busq_bus *bus, uint32_t index, uint64_t target);
 bool busq_group_has_missed(const busq_bus *bus, uint32_t index, uint64_t target);
 /* By a successor that lives: changes from here on are made with it, unless it has missed one. */
-void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target);
+void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target, uint32_t life);
 /* A member that closes marks itself before it is gone: the view without it shows that it has left. */
 void busq_group_note_closes(busq_bus *bus, uint32_t index, uint64_t target);
 bool busq_group_closes(const busq_bus *bus, uint32_t index, uint64_t target);

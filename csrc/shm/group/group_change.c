@@ -133,6 +133,18 @@ static uint32_t name_of(const busq_bus *bus, uint64_t target, const char **namep
   return is_its && bytes <= BUSQ_LAYOUT_NAME_BYTES_MAX ? bytes : 0;
 }
 
+/* A member's life stands in the table: a successor that has come since is another one.  That of others stands in their
+ * slot, if it is still theirs. */
+static uint32_t life_of(const busq_bus *bus, const change_maker *maker, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target), incarnation = busq_target_incarnation(target);
+  const uint64_t member = busq_numbered_load(&busq_bus_group(bus, maker->index)->member[slot]).hi;
+  const bool is_of_watchers = busq_group_is_of_watchers(bus, maker->index);
+  if (!is_of_watchers && (member & BUSQ_MEMBER_IS_IN) && busq_member_target(member, slot) == target)
+    return busq_member_life(member);
+  return busq_slot_incarnation(bus, slot) == incarnation ? busq_load_relaxed(&bus->slots[slot].lives) : incarnation;
+}
+
 /* A watched peer is called by the name it is watched under: its slot may be another's by now. */
 static uint32_t changed_name(const busq_bus *bus, const change_maker *maker, uint64_t target, const char **namep)
 {
@@ -172,6 +184,7 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
   const busq_view_change head = {
       .number = maker->view->number + 1,
       .incarnation = busq_target_incarnation(change->who),
+      .life = life_of(bus, maker, change->who),
       .slot = (uint16_t)busq_target_slot(change->who),
       .what = (uint16_t)what_is_told(bus, maker),
       .n_entries = n_members + is_apart,
@@ -186,8 +199,8 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
     const uint64_t target = i < n_members ? members[i] : change->who;
     const char *name;
     const uint32_t bytes = i < n_members ? name_of(bus, target, &name) : changed_name(bus, maker, target, &name);
-    const busq_view_entry entry = {busq_target_incarnation(target), (uint16_t)busq_target_slot(target),
-                                   (uint16_t)bytes};
+    const busq_view_entry entry = {busq_target_incarnation(target), life_of(bus, maker, target),
+                                   (uint16_t)busq_target_slot(target), (uint16_t)bytes};
     memcpy(entries + i * sizeof entry, &entry, sizeof entry);
     memcpy(names, name, bytes);
     names += bytes;

@@ -30,7 +30,7 @@ static void change_install(busq_bus *bus, busq_group *group, const busq_claim_lo
     return;
   const uint64_t target = (uint64_t)change.incarnation << 16 | change.slot;
   if (change.what == BUSQ_CHANGE_ENTERS)
-    busq_numbered_install(&group->member[change.slot], number, (uint64_t)change.incarnation << 1 | BUSQ_MEMBER_IS_IN);
+    busq_numbered_install(&group->member[change.slot], number, busq_member_in(change.incarnation, change.life));
   else if (change.what == BUSQ_CHANGE_LEAVES || change.what == BUSQ_CHANGE_DIES)
     busq_numbered_install(&group->member[change.slot], number, (uint64_t)change.incarnation << 1);
   else
@@ -182,8 +182,8 @@ bool busq_group_note_missed(busq_bus *bus, uint32_t index, uint64_t target)
   }
 }
 
-/* SYNC POINT member resumed. */
-void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target)
+/* SYNC POINT member resumed: the word shows another life than before, so that a swap of what it was fails. */
+void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target, uint32_t life)
 {
   const uint32_t slot = busq_target_slot(target);
   busq_pair *member = &busq_bus_group(bus, index)->member[slot];
@@ -191,7 +191,7 @@ void busq_group_note_resumed(busq_bus *bus, uint32_t index, uint64_t target)
   while ((seen.hi & BUSQ_MEMBER_IS_IN) && !(seen.hi & BUSQ_MEMBER_MISSED) &&
          busq_member_target(seen.hi, slot) == target) {
     BUSQ_STEP("resumed");
-    if (busq_pair_cas(member, &seen, (busq_pair){seen.lo, busq_member_resumed(seen.hi)}))
+    if (busq_pair_cas(member, &seen, (busq_pair){seen.lo, busq_member_in(busq_target_incarnation(target), life)}))
       return;
   }
 }

@@ -87,6 +87,12 @@ static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
   return (uint64_t)incarnation << 32 | life;
 }
 
+/* The incarnation in a slot; while a message from there is on its way, that of its sender. */
+static inline uint32_t busq_slot_incarnation(const busq_bus *bus, uint32_t slot)
+{
+  return (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32);
+}
+
 /* Is there a recording of this bus? */
 static inline bool busq_bus_is_recorded(const busq_bus *bus)
 {

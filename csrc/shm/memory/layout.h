@@ -167,6 +167,7 @@ typedef struct {
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
   uint32_t pid;
+  uint32_t lives; /* how many processes have joined with this slot: the number of the last one's life.  The first life of an incarnation has its number */
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   uint32_t fifo_failed; /* a sender could not write to the FIFO with this lower half of its number */
@@ -195,7 +196,7 @@ typedef struct {
   busq_pair state;
   uint64_t proposal; /* no final timestamp is below it */
   uint32_t size_bytes;
-  uint32_t sender_incarnation;
+  uint32_t sender_life;
   uint16_t origin;  /* a busq_form (4) | slot of the sender (12) */
   uint16_t outline; /* its sender is through with sending it (1) | a verdict on it (2) | destinations (13) */
   busq_destination destination[];
@@ -288,7 +289,8 @@ typedef struct {
 /* And for each entry, how many numbers of groups that have lost theirs. */
 #define BUSQ_GROUP_NUMBERS 64u
 #define BUSQ_MEMBER_IS_IN UINT64_C(1)
-#define BUSQ_MEMBER_RESUMED (UINT64_C(1) << 33)      /* one of them: 29 bits count how often, round and round */
+#define BUSQ_MEMBER_LIFE_SHIFT 33 /* which life of its incarnation it is, from 0: 29 bits, round and round */
+#define BUSQ_MEMBER_LIFE_MASK ((UINT64_C(1) << 29) - 1)
 #define BUSQ_MEMBER_CLOSES (UINT64_C(1) << 62)       /* it closes, and there was no room for the view without it: it has left, and not died */
 #define BUSQ_MEMBER_MISSED (UINT64_C(1) << 63)       /* dead, and still in: a change may have gone to the others alone */
 
@@ -302,10 +304,16 @@ static inline uint64_t busq_member_target(uint64_t member, uint32_t slot)
   return (uint64_t)busq_member_incarnation(member) << 16 | slot;
 }
 
-/* The member with its mark of a resumption flipped. */
-static inline uint64_t busq_member_resumed(uint64_t member)
+/* A peer that is in, in that life. */
+static inline uint64_t busq_member_in(uint32_t incarnation, uint32_t life)
 {
-  return ((member + BUSQ_MEMBER_RESUMED) & ~(BUSQ_MEMBER_MISSED | BUSQ_MEMBER_CLOSES)) | (member & BUSQ_MEMBER_MISSED);
+  return ((life - incarnation) & BUSQ_MEMBER_LIFE_MASK) << BUSQ_MEMBER_LIFE_SHIFT | (uint64_t)incarnation << 1 |
+         BUSQ_MEMBER_IS_IN;
+}
+
+static inline uint32_t busq_member_life(uint64_t member)
+{
+  return busq_member_incarnation(member) + (uint32_t)((member >> BUSQ_MEMBER_LIFE_SHIFT) & BUSQ_MEMBER_LIFE_MASK);
 }
 
 /* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
@@ -319,7 +327,7 @@ typedef struct {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 2]; /* behind "@" that of a group, behind "?" that of a watched peer */
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
   uint64_t numbers[BUSQ_GROUP_NUMBERS]; /* of the entries together: by a hash of its name, the last number that was shown of a group */
-  busq_pair member[]; /* number of the view that changed it; MISSED (1), CLOSES (1), how often it was resumed (29), incarnation (32), IS_IN (1) */
+  busq_pair member[]; /* number of the view that changed it; MISSED (1), CLOSES (1), which life of the incarnation (29), incarnation (32), IS_IN (1) */
   /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
 } busq_group;
 
@@ -347,15 +355,18 @@ typedef struct {
 typedef struct {
   uint64_t number;      /* of the new view */
   uint32_t incarnation; /* of the one that is changed */
+  uint32_t life;
   uint16_t slot;
   uint16_t what;
   uint32_t n_entries;
   uint32_t n_members; /* the first of the entries */
+  uint32_t nothing;
   uint64_t subject;     /* of watchers, from a peer that enters: what stands in the group's word then; of others: what its numbers are shown above */
 } busq_view_change;
 
 typedef struct {
   uint32_t incarnation;
+  uint32_t life;
   uint16_t slot;
   uint16_t name_bytes;
 } busq_view_entry;

@@ -85,7 +85,7 @@ bool busq_name_is(busq_bus *bus, uint32_t slot, const char *name, size_t bytes, 
   return busq_load_acquire(&self->life) >> 32 == life >> 32;
 }
 
-int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, char *name, size_t *name_bytesp)
+int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t life, char *name, size_t *name_bytesp)
 {
   if (slot >= peer->bus->geometry.peers)
     return busq_error(BUSQ_CORRUPT, "a message from slot %u of a bus with %u slots", slot, peer->bus->geometry.peers);
@@ -95,8 +95,9 @@ int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t incarnation, ch
     bytes = BUSQ_LAYOUT_NAME_BYTES_MAX;
   memcpy(name, other->name, bytes);
   *name_bytesp = bytes;
-  /* A slot keeps its name for as long as messages from it are on their way. */
-  if ((uint32_t)(busq_load_acquire(&other->life) >> 32) != incarnation)
+  /* A slot keeps its name for as long as messages from it are on their way: all lives of an incarnation have it. */
+  const uint32_t first = (uint32_t)(busq_load_acquire(&other->life) >> 32);
+  if (life - first > busq_load_acquire(&other->lives) - first)
     return busq_error(BUSQ_CORRUPT, "a message from a peer of slot %u that is gone", slot);
   return BUSQ_OK;
 }

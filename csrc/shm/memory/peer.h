@@ -56,7 +56,7 @@ typedef struct {
   uint64_t position;
   const void *payload;
   uint64_t size_bytes;
-  uint32_t sender_incarnation;
+  uint32_t sender_life;
   uint32_t mark;
   uint32_t form;
   busq_envelope envelope; /* where the form has the bit for one */
@@ -309,6 +309,7 @@ struct busq_peer {
   busq_slot *self;
   uint32_t slot;
   uint32_t incarnation;
+  uint32_t life; /* the number of this process among those that have joined with the slot */
   uint32_t fork_generation;
   uint32_t references; /* the handle and the pins that use it */
   uint32_t is_closed;  /* written under both latches */

@@ -44,7 +44,7 @@ BUSQ_ALWAYS_INLINE bool busq_found_fill(const busq_bus *bus, uint32_t slot, busq
   found->payload = (const char *)record + (end - size_bytes - begin);
   found->size_bytes = size_bytes;
   found->form = busq_record_form(record);
-  found->sender_incarnation = busq_load_relaxed(&record->sender_incarnation);
+  found->sender_life = busq_load_relaxed(&record->sender_life);
   return busq_timestamp_is_sound(found->key.timestamp);
 }
 

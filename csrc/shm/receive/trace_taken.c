@@ -30,7 +30,7 @@ __attribute__((noinline)) void busq_trace_taken_write(busq_peer *peer, const bus
   const busq_tracer_taken taken = {
       .message = busq_tag_sequence(found->key.sequence),
       .stamp = found->key.timestamp,
-      .incarnation = found->sender_incarnation,
+      .incarnation = busq_slot_incarnation(peer->bus, found->key.sender),
       .slot = (uint16_t)found->key.sender,
       .kind = (uint16_t)kind,
   };

@@ -48,7 +48,7 @@ BUSQ_ALWAYS_INLINE void busq_send_fill(busq_peer *peer, busq_record *record, uin
 {
   busq_send_free_record(record);
   record->size_bytes = (uint32_t)payload->size_bytes;
-  record->sender_incarnation = peer->incarnation;
+  record->sender_life = peer->life;
   record->origin = (uint16_t)(payload->form << BUSQ_RECORD_FORM_SHIFT | peer->slot);
   /* Atomic, because others may be late and still look at them: a helper that completes the record's last message, or a
    * reader that released it and asks whether it was the last (large_release; the swap that follows its look fails). */

@@ -73,7 +73,7 @@ BUSQ_ALWAYS_INLINE void message_found(const busq_peer *peer, busq_message *messa
   message->position = BUSQ_UNLIKELY(peer->receiver.is_consumer) ? peer->receiver.kept_at : found->position;
   message->tag = found->key.sequence;
   message->record = (uint32_t)((uint64_t)((char *)found->record - peer->bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
-  message->sender_incarnation = found->sender_incarnation;
+  message->sender_life = found->sender_life;
   message->sender = (uint16_t)found->key.sender;
   message->mark = (uint16_t)found->mark;
   message->is_redelivered = found->is_redelivered;

@@ -61,7 +61,7 @@ static void explore_place_in_arena(uint64_t offset, explore_place *place)
       {offsetof(busq_record, state.hi), "timestamp"},
       {offsetof(busq_record, proposal), "proposal"},
       {offsetof(busq_record, size_bytes), "size"},
-      {offsetof(busq_record, sender_incarnation), "incarnation"},
+      {offsetof(busq_record, sender_life), "life"},
       {offsetof(busq_record, origin), "origin"},
       {offsetof(busq_record, outline), "outline"},
   };

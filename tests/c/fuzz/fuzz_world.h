@@ -515,7 +515,7 @@ static const field extent_fields[] = {FIELD(busq_extent, word), FIELD(busq_exten
 static const field record_fields[] = {
     FIELD(busq_record, state.lo),           FIELD(busq_record, state.hi),      FIELD(busq_record, proposal),
     FIELD(busq_record, size_bytes),         FIELD(busq_record, origin),        FIELD(busq_record, outline),
-    FIELD(busq_record, sender_incarnation), {offsetof(busq_record, destination), 2},
+    FIELD(busq_record, sender_life), {offsetof(busq_record, destination), 2},
     {offsetof(busq_record, destination) + 2, 2}, {offsetof(busq_record, destination) + 4, 2},
     {offsetof(busq_record, destination) + 6, 2},
 };

@@ -7,6 +7,9 @@
  *      enters(alice);                   the group "@g"
  *      listen(alice, &of_alice);        all that comes: data; "2:alice,bob" for a view; "+bob" and "-bob" for one that is watched
  *      times(&of_alice, "+bob")         how often
+ *
+ * In each of them, behind the view that a peer has died, nothing comes from the life that the view names: what comes
+ * under its name is a successor's.
  */
 #include "harness/company.h"
 #include "shm/memory/layout.h"
@@ -21,11 +24,14 @@ __attribute__((unused)) static void enters(busq_peer *peer)
     check_fail(__FILE__, __LINE__, "can't enter: %d, %s", result, busq_error_text());
 }
 
+enum { TRANSCRIPT_SLOTS = 64 };
+
 typedef struct {
   char text[16384];
   size_t used;
   uint32_t n_views;
   char members[512]; /* of the last view */
+  uint32_t dead[TRANSCRIPT_SLOTS]; /* by slot: the life of the last member that has died */
   uint32_t last_what; /* of the last view in which a member is out: it has left (2), or died (3) */
 } transcript;
 
@@ -68,8 +74,17 @@ static void note_view(transcript *heard_so_far, const busq_message *message)
   heard_so_far->n_views++;
   if (event.what != 1)
     heard_so_far->last_what = event.what;
+  if (event.what == 3 && event.slot < TRANSCRIPT_SLOTS)
+    heard_so_far->dead[event.slot] = event.life;
   snprintf(heard_so_far->members, sizeof heard_so_far->members, "%s", text + begin);
   note(heard_so_far, text, used);
+}
+
+static void note_message(transcript *heard_so_far, const busq_message *message)
+{
+  if (message->sender < TRANSCRIPT_SLOTS)
+    CHECK(message->sender_life > heard_so_far->dead[message->sender]);
+  note(heard_so_far, message->data, message->size_bytes);
 }
 
 /* All that there is now. */
@@ -84,7 +99,7 @@ __attribute__((unused)) static void listen(busq_peer *peer, transcript *heard_so
     else if (envelope.kind == BUSQ_KIND_JOINED || envelope.kind == BUSQ_KIND_LEFT)
       note_watched(heard_so_far, &message, envelope.kind == BUSQ_KIND_JOINED ? '+' : '-');
     else
-      note(heard_so_far, message.data, message.size_bytes);
+      note_message(heard_so_far, &message);
     busq_peer_release(peer, &message);
   }
 }

@@ -189,7 +189,7 @@ static void look_at(player *p, const busq_message *message)
   char name[256];
   size_t bytes;
   read_all(message);
-  play_note(busq_peer_slot_name(p->peer, message->sender, message->sender_incarnation, name, &bytes));
+  play_note(busq_peer_slot_name(p->peer, message->sender, message->sender_life, name, &bytes));
 }
 
 static void op_receive(player *p)

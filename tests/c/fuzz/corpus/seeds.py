@@ -59,7 +59,7 @@ RECORD = [
     "size_bytes",
     "sender",
     "destinations",
-    "sender_incarnation",
+    "sender_life",
     "first_slot",
     "first_mark",
     "second_slot",
