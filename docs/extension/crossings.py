@@ -33,17 +33,17 @@ def generate(folder: Path) -> None:
     sys.path[:0] = [str(TESTS)]
     try:
         from crossings import expected
-        from crossings.events import EVENTS
+        from crossings.columns import EVENTS
         from crossings.features import FEATURES
     finally:
         sys.path.remove(str(TESTS))
     lines = [".. _crossings:", "", *heading("Where one feature meets another"), " ".join(OPENING.split()), ""]
     lines += heading("What happens", "-")
-    lines += table(["event", "what it is"], ([name, prose(EVENTS[name].says)] for name in expected.EVENTS))
-    for name in expected.FEATURES:
+    lines += table(["event", "what it is"], ([name, prose(EVENTS[name].says)] for name in EVENTS))
+    for name in FEATURES:
         lines += [*heading(name.capitalize(), "-"), prose(FEATURES[name].says) + ".", ""]
         rows = []
-        for event in expected.EVENTS:
+        for event in EVENTS:
             verdict, fault = expected.expected(name, event), expected.FAULTS.get((name, event))
             rows.append([event, prose(_shown(verdict, fault, expected))])
         lines += table(["where it is", "it"], rows)

@@ -11,13 +11,16 @@ import time
 
 from crossings import expected
 from crossings.cell import run
+from crossings.columns import EVENTS
+from crossings.features import FEATURES
 from crossings.ledger import Wrong
 
 
 def table(options: argparse.Namespace) -> int:
     n_wrong = 0
-    for feature in options.feature.split(",") if options.feature else expected.FEATURES:
-        for event in options.event.split(",") if options.event else expected.EVENTS:
+    names = options.feature.replace("-", " ").split(",") if options.feature else FEATURES
+    for feature in names:
+        for event in options.event.replace("-", " ").split(",") if options.event else EVENTS:
             seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
             begin_s = time.monotonic()
             fault = expected.FAULTS.get((feature, event))

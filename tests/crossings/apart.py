@@ -26,8 +26,8 @@ import busq
 class Beside:
     """A forked process that gives or takes, and notes what it does in a log, until it must end, or is killed."""
 
-    def __init__(self, session: Session, work: Callable[[LogNotes, Beside], None], name: str) -> None:
-        self.session, self.name = session, name
+    def __init__(self, session: Session, work: Callable[[LogNotes, Beside], None]) -> None:
+        self.session = session
         self.log = Log()
         self.notes = LogNotes(self.log, session.inboxes)
         self._flags = mmap.mmap(-1, 8)
@@ -42,7 +42,10 @@ class Beside:
         code = 1
         try:
             self.session.bus = busq.Bus.open(self.session.bus.name)
+            self.session.meanwhile = lambda: time.sleep(0.001)
             work(self.notes, self)
+            for feature in self.session.features:
+                feature.end_child()
             code = 0
         except BaseException:
             os.write(2, f"process beside the crossing:\n{traceback.format_exc()}".encode())
@@ -68,9 +71,9 @@ class Beside:
         while not holds():
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                raise Wrong(f"process {self.name} has ended with {status:#x}")
+                raise Wrong(f"the process beside has ended with {status:#x}")
             if time.monotonic() > end_s:
-                raise Wrong(f"process {self.name} {text}")
+                raise Wrong(f"the process beside {text}")
             time.sleep(0.0002)
 
     def tell_to_end(self) -> None:
@@ -98,13 +101,13 @@ class Beside:
                 break
             step()
             if time.monotonic() > end_s:
-                raise Wrong(f"process {self.name} does not end")
+                raise Wrong("the process beside does not end")
         if status:
-            raise Wrong(f"process {self.name} has ended with {status:#x}")
+            raise Wrong(f"the process beside has ended with {status:#x}")
         self._fold(True)
 
     def _fold(self, is_sure: bool) -> None:
-        self.notes.fold(self.session.ledger, f"{self.name}-{self.pid}", is_sure=is_sure)
+        self.notes.fold(self.session.ledger, f"beside-{self.pid}", is_sure=is_sure)
 
 
 def fork_and_ask(function: Callable[[], Any]) -> Any:
@@ -147,10 +150,11 @@ def run_apart(function: Callable[[], Any], what: str, deadline_s: float) -> Any:
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)
     answer = b""
+    ended = os.pidfd_open(pid)  # what it has started may keep the pipe open
     end_s = time.monotonic() + deadline_s
     try:
-        while select.select([reader], [], [], max(0.0, end_s - time.monotonic()))[0]:
-            part = os.read(reader, 1 << 16)
+        while found := select.select([reader, ended], [], [], max(0.0, end_s - time.monotonic()))[0]:
+            part = os.read(reader, 1 << 16) if reader in found else b""
             if not part:
                 break
             answer += part
@@ -158,6 +162,7 @@ def run_apart(function: Callable[[], Any], what: str, deadline_s: float) -> Any:
             stuck.describe(pid, os.environ.get("BUSQ_DIR", ""), what, deadline_s)
             raise Wrong(f"{what} has not ended after {deadline_s:.0f} s")
     finally:
+        os.close(ended)
         os.close(reader)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)

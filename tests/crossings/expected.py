@@ -25,9 +25,6 @@ class Absent(NamedTuple):
 
 Verdict = Works | Raises | Absent
 
-FEATURES = ("plain", "acknowledged", "shared", "group", "queue")
-EVENTS = ("killed", "closed", "forked", "full queue", "full arena", "second thread")
-
 CLOSED = Raises("ShutDown", "this peer was closed")
 FORKED = Raises("ForkedHandle", "belongs to the parent process")
 FULL = Raises("Full", "full")
@@ -41,7 +38,18 @@ BY_EVENT: dict[str, Verdict] = {
     "full arena": FULL,
 }
 
+NO_LOOP = Absent("a queue has no coroutines, as multiprocessing's has none: call it in a thread")
+NO_CODEC = Absent("a queue pickles, as multiprocessing's does")
+
 BY_CELL: dict[tuple[str, str], Verdict] = {
+    **{
+        ("replica", event): Works("the thread of a replica receives what comes")
+        for event in ("full queue", "full arena")
+    },
+    **{(name, event): NO_LOOP for name in ("queue", "joinable queue") for event in ("asyncio", "uvloop", "trio")},
+    **{(name, "other codec"): NO_CODEC for name in ("queue", "joinable queue")},
+    ("joinable queue", "closed"): Raises("ValueError", "is closed"),
+    ("joinable queue", "forked"): Works("a queue is used by parent and child alike"),
     ("queue", "killed"): Works("what had no room in shared memory waited in the process, and goes with it"),
     ("queue", "closed"): Raises("ValueError", "is closed"),
     ("queue", "forked"): Works("a queue is used by parent and child alike"),

@@ -6,17 +6,19 @@ A new feature is one class here, and its row of verdicts in `expected.py`.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import pickle
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
 
 from crossings.ledger import Unit, expect
-from crossings.session import PATIENCE_S, Giver, Session, Taker, parse
+from crossings.session import PATIENCE_S, Giver, Session, Taker, parse, tag_of
 
 import busq
-
-FEATURES: dict[str, type[Feature]] = {}
 
 
 class Feature:
@@ -30,23 +32,28 @@ class Feature:
     inboxes: tuple[str, ...] = ("taker",)  # each gets every unit
     per_work = 1
     tells = True  # an exception from outside, in a call, has the attribute `sent`
+    sizes: ClassVar[dict[str, Any]] = {}  # of the bus
     join: ClassVar[dict[str, Any]] = {}  # as a mode: how the taker joins
     join_of_taker: ClassVar[dict[str, Any]] = {}  # as a way
     ack = False
     codec: Any = None
     is_answered = False  # a call that gives returns when the taker has taken, and answered
     has_members = False  # what is given while the taker is no member does not come to it
+    comes_back = False  # something comes to the giver's own queue
     outlives_giver = True  # what was given is in shared memory
+    has_giver = True  # what gives is an object that can be closed, and forked
+    slack = 0  # how many more units may find room one time than another
+    lost_by_strike = (
+        0  # units that an exception from outside may lose: one that has left the queue, in a call in Python
+    )
     lost_by_kill = 1  # units that a taker may have in its hand
     doubled_by_kill = 0  # units that come again without a mark, since there are none
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.name:
-            FEATURES[cls.name] = cls
-
     def begin(self, session: Session) -> None:
         """Make what belongs to the session as a whole."""
+
+    def end_child(self) -> None:
+        """Do what a process has to do before it ends in good order."""
 
     def end(self) -> None:
         """Let go of what `begin` has made."""
@@ -59,15 +66,57 @@ class Feature:
     def prepare_giver(self, giver: Giver, meanwhile: Callable[[], Any]) -> None:
         """Get what giving needs, before the first unit."""
 
+    def giver_got(self, giver: Giver, message: Any) -> bool:
+        """Handle a message in the giver's own queue; False if it belongs to another feature."""
+        return False
+
     def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
         """Return what gives the units when it is called: best a method of busq, with nothing around it."""
         raise NotImplementedError
 
+    # ---- in an event loop ----
+
+    @contextlib.asynccontextmanager
+    async def loop_giver(self, session: Session) -> AsyncIterator[Any]:
+        """A giver whose peer is one of `busq.aio`."""
+        from crossings.loops import LoopGiver
+
+        async with busq.aio.join(session.bus, "loop", codec=session.codec_of()) as peer:
+            giver = LoopGiver(session, "loop", peer)
+            self.open_giver(giver)
+            yield giver
+            self.close_giver(giver)
+
+    @contextlib.asynccontextmanager
+    async def loop_taker(self, session: Session) -> AsyncIterator[Any]:
+        """A taker whose peer is one of `busq.aio`."""
+        from crossings.loops import LoopTaker, settled
+
+        options = session.join_options("taker")
+        is_resumed = options.pop("twice", False)
+        options.pop("watch", None)
+        if is_resumed:
+            session.bus.join("taker", **options).close()
+        async with busq.aio.join(session.bus, "taker", resume=is_resumed, **options) as peer:
+            taker = LoopTaker(session, peer)
+            await settled(self.enter(taker))
+            yield taker
+
+    async def prepare_in_loop(self, giver: Any) -> None:
+        """Get what giving needs, before the first unit."""
+
+    async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
+        """Give the units in an event loop, where the giver's peer is one of `busq.aio`."""
+        return await self.call(giver, units, timeout)()
+
     def check_given(self, giver: Giver, units: list[Unit], result: Any) -> None:
         """Check what the call has returned."""
 
-    def settle(self, giver: Giver) -> None:
-        """Receive what has come back."""
+    def failed(self, giver: Giver, units: list[Unit]) -> None:
+        """Take back what was prepared for units that were not given."""
+
+    def check_end(self, play: Any) -> None:
+        """Check what only holds when everything has been taken."""
 
     def close_giver_under(self, giver: Giver) -> None:
         """Close what gives, before it gives once more."""
@@ -78,8 +127,18 @@ class Feature:
 
     # ---- the taker ----
 
+    def take_in_child(self, taker: Taker) -> None:
+        """Take in a forked child what the parent's side would take."""
+        taker.take(PATIENCE_S)
+
     def open_taker(self, taker: Taker, resume: bool) -> Any:
         """Begin on the side that takes; return an inbox of its own, if it has one."""
+
+    def enter(self, taker: Taker) -> Any:
+        """Become what only a peer that has joined can be; in an event loop what this returns is awaited."""
+
+    def after(self, taker: Taker, message: Any) -> Any:
+        """Do what follows a message that was noted, and is not acknowledged yet; what this returns is awaited, too."""
 
     def close_under(self, taker: Taker) -> None:
         """Close what a thread waits in."""
@@ -91,15 +150,169 @@ class Feature:
         return None if unit is None else [unit]
 
 
+def told(call: Callable[[], Any], *errors: type[Exception]) -> Exception | None:
+    """The error of these kinds that a call raises, if it does."""
+    try:
+        call()
+    except Exception as error:
+        if errors and not isinstance(error, errors):
+            raise
+        return error
+    return None
+
+
 # ---- ways to send ----
 
 
 class Plain(Feature):
     name = "plain"
-    says = "`send` to a name, `recv`"
+    says = "`send` to a name, and `recv`"
 
     def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
         return functools.partial(giver.peer.send, "taker", giver.data(self, units[0]), timeout=timeout)
+
+
+class Watched(Feature):
+    name = "watched"
+    says = "a peer that the taker watches joins, sends, and leaves: the message comes between `joined` and `left`"
+    tells = False
+    has_giver = False
+    slack = 1
+    sizes: ClassVar[dict[str, Any]] = {"capacity": 64, "peers": 64, "nodes": 16}  # a slot for each visit
+    join_of_taker: ClassVar[dict[str, Any]] = {"watch": ["visitor"]}
+
+    _one_visitor = threading.RLock()
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        def visit() -> None:
+            with giver.bus.join("visitor", codec=giver.session.codec_of()) as visitor:
+                visitor.send("taker", giver.data(self, units[0]), timeout=timeout)
+
+        def visit_alone() -> None:
+            with self._one_visitor:
+                visit()
+
+        return visit_alone
+
+    async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
+        async with busq.aio.join(giver.bus, "visitor", codec=giver.session.codec_of()) as visitor:
+            await visitor.send("taker", giver.data(self, units[0]), timeout=timeout)
+
+    def enter(self, taker: Taker) -> Any:
+        return None if isinstance(taker.peer, busq.Peer) else taker.peer.watch("visitor")
+
+    def read(self, taker: Taker, message: Any) -> list[Unit] | None:
+        before = taker.facts.get("visit", "unknown")
+        if message.kind in ("joined", "left") and message.sender == "visitor":
+            fits = ("left", "unknown") if message.kind == "joined" else ("joined", "data", "unknown")
+            expect(before in fits or taker.session.is_mixed, f"{message.kind} behind {before}")
+            taker.facts["visit"] = message.kind
+            return []
+        units = super().read(taker, message)
+        if units is not None and not message.redelivered:
+            expect(before in ("joined", "unknown") or taker.session.is_mixed, f"{units[0]} comes behind {before}")
+            taker.facts["visit"] = "data"
+        return units
+
+
+class Node(Feature):
+    name = "node"
+    says = "`send` to the handle of a node of the taker"
+
+    def enter(self, taker: Taker) -> Any:
+        nodes = taker.peer.nodes
+        taker.facts[self] = nodes[0] if nodes else taker.peer.node()
+
+    def prepare_giver(self, giver: Giver, meanwhile: Callable[[], Any]) -> None:
+        giver.facts.pop(self, None)
+        end_s = time.monotonic() + PATIENCE_S
+        while told(lambda: giver.peer.send("taker", b"node|?", timeout=0), busq.Full):
+            expect(time.monotonic() < end_s, "there is never room to ask for the handle of a node")
+            meanwhile()
+        while self not in giver.facts:
+            expect(time.monotonic() < end_s, "the handle of a node does not come")
+            meanwhile()
+            giver.settle()
+
+    async def prepare_in_loop(self, giver: Any) -> None:
+        await giver.peer.send("taker", b"node|?")
+        self.giver_got(giver, await giver.peer.recv(PATIENCE_S))
+
+    def giver_got(self, giver: Giver, message: Any) -> bool:
+        if message.kind == "data" and message.data == b"node|!":
+            giver.facts[self] = message.handles[0]
+            return True
+        return message.kind == "node_destroyed"
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        return functools.partial(giver.peer.send, giver.facts[self], giver.data(self, units[0]), timeout=timeout)
+
+    def read(self, taker: Taker, message: Any) -> list[Unit] | None:
+        if message.kind in ("node_released", "node_destroyed"):
+            return []
+        if message.kind == "data" and message.data == b"node|?":
+            return []
+        units = super().read(taker, message)
+        if units is not None:
+            # What a predecessor has left was sent to a node of its own.
+            expect(isinstance(message.node, busq.Node), f"{units[0]} came to {message.node}, not to a node")
+        return units
+
+    def after(self, taker: Taker, message: Any) -> Any:
+        if message.kind == "data" and message.data == b"node|?":
+            with contextlib.suppress(busq.PeerDead):
+                return taker.peer.send(message.sender, b"node|!", handles=[taker.facts[self].handle])
+        return None
+
+
+class Handle(Feature):
+    name = "handle"
+    says = "`send` with the handle of a node of the giver: it comes alive, and its release is reported"
+    comes_back = True
+
+    def open_giver(self, giver: Giver) -> None:
+        giver.facts[self] = {}
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        node = giver.peer.node()
+        giver.facts[self][node] = units[0]
+        data = giver.data(self, units[0])
+        return functools.partial(giver.peer.send, "taker", data, handles=[node.handle], timeout=timeout)
+
+    def failed(self, giver: Giver, units: list[Unit]) -> None:
+        for node, unit in list(giver.facts[self].items()):
+            if unit in units:
+                del giver.facts[self][node]
+                with contextlib.suppress(busq.BusqError):
+                    node.destroy(timeout=0)
+
+    def giver_got(self, giver: Giver, message: Any) -> bool:
+        if message.kind == "node_released" and message.node in giver.facts[self]:
+            del giver.facts[self][message.node]
+            message.node.destroy()
+            return True
+        return message.kind in ("node_destroyed", "node_released")
+
+    def read(self, taker: Taker, message: Any) -> list[Unit] | None:
+        if message.kind == "node_destroyed":
+            return []
+        units = super().read(taker, message)
+        if units is not None:
+            handles = message.handles
+            expect(len(handles) == 1, f"{units[0]} brings {len(handles)} handles")
+            expect(not handles[0].is_dead, f"the handle of {units[0]} is dead: redelivered is {message.redelivered}")
+        return units
+
+    def after(self, taker: Taker, message: Any) -> Any:
+        for handle in message.handles:
+            handle.release()
+
+    def check_end(self, play: Any) -> None:
+        end_s = time.monotonic() + PATIENCE_S
+        while left := play.giver.facts[self]:
+            expect(time.monotonic() < end_s, f"{len(left)} nodes were never released")
+            play.take_all()
+            play.giver.settle()
 
 
 class Group(Feature):
@@ -111,13 +324,129 @@ class Group(Feature):
     def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
         return functools.partial(giver.peer.send, f"@{self.name}", giver.data(self, units[0]), timeout=timeout)
 
-    def open_taker(self, taker: Taker, resume: bool) -> Any:
-        taker.peer.enter(self.name, timeout=PATIENCE_S)
+    def enter(self, taker: Taker) -> Any:
+        return self.change(taker)
+
+    def change(self, taker: Taker, **options: Any) -> Any:
+        """Enter the group; a successor first takes what its predecessor has left, where that leaves no room."""
+        if not isinstance(taker.peer, busq.Peer):
+            return taker.peer.enter(self.name, timeout=PATIENCE_S, **options)
+        end_s = time.monotonic() + PATIENCE_S
+        while told(lambda: taker.peer.enter(self.name, timeout=0, **options), busq.Full):
+            expect(time.monotonic() < end_s, "there is never room to enter the group")
+            taker.take_all()
+            taker.session.meanwhile()
+        return None
 
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
         if message.kind == "view" and message.group == self.name:
             return []
         return super().read(taker, message)
+
+
+class State(Group):
+    name = "state of a group"
+    slack = 2  # the words by which members hand states over
+    says = "`send` to a group whose members keep a state, which those that enter get"
+    inboxes = ("state:taker", "state:witness")
+
+    def enter(self, taker: Taker) -> Any:
+        units: list[Unit] = []
+        taker.facts[self] = units
+
+        def take(state: bytes) -> None:
+            units[:] = [Unit(giver, number) for giver, number in json.loads(state)]
+
+        return self.change(taker, state=lambda: json.dumps(units).encode(), take=take)
+
+    def read(self, taker: Taker, message: Any) -> list[Unit] | None:
+        units = super().read(taker, message)
+        if units and not message.redelivered:
+            taker.facts[self] += units
+        return units
+
+    def check_end(self, play: Any) -> None:
+        mine, other = play.taker.facts[self], play.witness.facts[self]
+        expect(mine == other, f"the states differ: {mine[-5:]} of {len(mine)}, {other[-5:]} of {len(other)}")
+        sure = [unit for unit in play.ledger.sure if unit in set(other)]
+        expect(len(sure) == play.ledger.count(self.inboxes[1]), "the state has lost something")
+
+
+class Request(Feature):
+    name = "request"
+    says = "`ask`, and `reply`"
+    is_answered = True
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        return functools.partial(giver.peer.ask, "taker", giver.data(self, units[0]), timeout=timeout)
+
+    def check_given(self, giver: Giver, units: list[Unit], result: Any) -> None:
+        expect(result.data == giver.data(self, units[0]), f"{units[0]} got the reply {result.data[:40]!r}")
+
+    def after(self, taker: Taker, message: Any) -> Any:
+        if message.kind == "data" and parse(message.data, self):
+            with contextlib.suppress(busq.PeerDead):
+                message.reply(message.data, timeout=0)
+
+
+class Object(Feature):
+    name = "object"
+    says = "`send_object`, and `object`"
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        obj = [self.name, *units[0], "x" * giver.session.size]
+        return functools.partial(giver.peer.send_object, "taker", obj, timeout=timeout)
+
+    def read(self, taker: Taker, message: Any) -> list[Unit] | None:
+        if message.kind != "data" or tag_of(message.data) in FEATURES:
+            return None
+        name, giver, number, text = message.object()
+        if name != self.name:
+            return None
+        expect(set(text) <= {"x"}, f"the object of {giver}.{number} is damaged")
+        return [Unit(giver, number)]
+
+
+class Json:
+    """A codec."""
+
+    def encode(self, obj: Any) -> bytes:
+        return json.dumps(obj).encode()
+
+    def decode(self, payload: memoryview) -> Any:
+        return json.loads(bytes(payload))
+
+
+class Codec(Object):
+    name = "codec"
+    says = "`send_object` between peers that joined with a codec"
+    codec = Json()
+
+
+class Draft(Feature):
+    name = "draft"
+    says = "`reserve`, writing in place, and `draft.send`"
+    tells = False
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        data = giver.data(self, units[0])
+
+        def write() -> None:
+            with giver.peer.reserve(len(data), timeout=timeout) as draft:
+                draft.buffer[:] = data
+                draft.send("taker", timeout=timeout)
+
+        return write
+
+
+class Batch(Feature):
+    name = "batch"
+    says = "`send_many` of three, and `recv_many`"
+    per_work = 3
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        pairs = [("taker", giver.data(self, unit)) for unit in units]
+        return functools.partial(giver.peer.send_many, pairs, timeout=timeout)
 
 
 # ---- modes of the taker ----
@@ -140,6 +469,18 @@ class Shared(Mode):
     join: ClassVar[dict[str, Any]] = {"shared": True}
 
 
+class Durable(Mode):
+    name = "durable"
+    says = "the taker joins with `durable=True`"
+    join: ClassVar[dict[str, Any]] = {"durable": True}
+
+
+class Resumed(Mode):
+    name = "resumed"
+    says = "the taker is a successor, by `resume=True`, of one that was closed"
+    join: ClassVar[dict[str, Any]] = {"twice": True}
+
+
 # ---- what has an inbox of its own ----
 
 
@@ -149,6 +490,7 @@ class Queue(Feature):
     has_own_inbox = True
     inboxes = ("queue:taker",)
     tells = False
+    lost_by_strike = 1
     outlives_giver = False
 
     def begin(self, session: Session) -> None:
@@ -156,6 +498,10 @@ class Queue(Feature):
 
     def make(self, session: Session) -> Any:
         return busq.Queue(bus=session.bus)
+
+    def end_child(self) -> None:
+        self.queue.close()
+        self.queue.join_thread()
 
     def end(self) -> None:
         self.queue.close()
@@ -183,6 +529,28 @@ class Queue(Feature):
         self.reopen()
         return QueueInbox(taker, self)
 
+    def got(self) -> None:
+        """Report that a unit is done with."""
+
+
+class Joinable(Queue):
+    name = "joinable queue"
+    says = "`put`, `get` and `task_done` of a `busq.JoinableQueue` with a limit"
+    inboxes = ("joinable:taker",)
+    outlives_giver = True
+    lost_by_strike = 0
+    lost_by_kill = 0
+    doubled_by_kill = 1
+
+    def make(self, session: Session) -> Any:
+        return busq.JoinableQueue(maxsize=8, bus=session.bus)
+
+    def got(self) -> None:
+        self.queue.task_done()
+
+    def check_end(self, play: Any) -> None:
+        self.queue.join()
+
 
 class QueueInbox:
     def __init__(self, taker: Taker, way: Queue) -> None:
@@ -195,10 +563,132 @@ class QueueInbox:
         finally:
             for giver, number, _ in box:
                 self._taker.took(self._way.inboxes[0], Unit(giver, number), False)
+                self._way.got()
         return 1
 
     def close(self) -> None:
         """A queue is closed by its last user, when nothing needs it any more."""
+
+
+class Units(busq.Replica):
+    """The replica of a session: a list of units."""
+
+    def __init__(self) -> None:
+        self.units: list[Any] = []
+
+    @busq.command
+    def add(self, giver: str, number: int, padding: str) -> int:
+        self.units.append((giver, number))
+        return len(self.units)
+
+
+class Replica(Feature):
+    name = "replica"
+    says = "a command of a `busq.Replica`"
+    has_own_inbox = True
+    inboxes = ("replica:taker",)
+    tells = False
+    lost_by_kill = 0
+
+    def open_giver(self, giver: Giver) -> None:
+        giver.facts[self] = self.join_as(giver)
+
+    def join_as(self, side: Any) -> Any:
+        codec = busq.codec.pickle() if side.session.codec else None
+        return Units.join(side.bus, "units", member=f"{side.name}.replica", codec=codec, timeout=PATIENCE_S)
+
+    def close_giver(self, giver: Giver) -> None:
+        giver.facts[self].close()
+
+    def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
+        replica, arguments = giver.facts[self], (*units[0], "x" * giver.session.size)
+        if timeout == PATIENCE_S:
+            return functools.partial(replica.add, *arguments)
+
+        def add() -> None:
+            with replica.batch(timeout=timeout) as batch:  # a command alone waits for ever for room
+                batch.add(*arguments)
+
+        return add
+
+    def take_in_child(self, taker: Taker) -> None:
+        """Reading the copy is reading memory; what asks the bus is refused."""
+        taker.parts[-1].replica.sync()
+
+    def open_taker(self, taker: Taker, resume: bool) -> Any:
+        return ReplicaInbox(taker, self)
+
+    @contextlib.asynccontextmanager
+    async def loop_giver(self, session: Session) -> AsyncIterator[Any]:
+        from crossings.loops import LoopGiver
+
+        async with self.join_in_loop(session, "loop") as replica:
+            giver = LoopGiver(session, "loop", None)
+            giver.facts[self] = replica
+            yield giver
+
+    @contextlib.asynccontextmanager
+    async def loop_taker(self, session: Session) -> AsyncIterator[Any]:
+        async with self.join_in_loop(session, "taker") as replica:
+            yield LoopReplicaTaker(session, self, replica)
+
+    def join_in_loop(self, session: Session, name: str) -> Any:
+        return Units.join_async(session.bus, "units", member=f"{name}.replica", timeout=PATIENCE_S)
+
+    async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
+        return await giver.facts[self].add(*units[0], "x" * giver.session.size)
+
+
+class ReplicaInbox:
+    """A copy of the list; what is new in it was taken."""
+
+    def __init__(self, taker: Taker, way: Replica) -> None:
+        self._taker, self._way = taker, way
+        self._n_seen = 0
+        took = taker.session.ledger.took[way.inboxes[0]] + taker.session.took_before[way.inboxes[0]]
+        self._old = {one.unit for one in took}  # by a predecessor
+        self.replica = way.join_as(taker)
+        self._lock = threading.Lock()
+
+    def take(self, timeout: float | None) -> int:
+        self._taker.session.window.call(functools.partial(self.replica.wait_for, self._has_new, timeout), [])
+        with self._lock:
+            found = self.replica.units[self._n_seen :]
+            self._n_seen += len(found)
+            units = [Unit(giver, number) for giver, number in found]
+            new = [unit for unit in units if unit not in self._old]
+            for unit in new:
+                self._taker.took(self._way.inboxes[0], unit, False)
+        return len(new)
+
+    def _has_new(self) -> bool:
+        return len(self.replica.units) > self._n_seen
+
+    def close(self) -> None:
+        self.replica.close()
+
+
+class LoopReplicaTaker:
+    """The same in an event loop."""
+
+    def __init__(self, session: Session, way: Replica, replica: Any) -> None:
+        self._session, self._way, self._replica = session, way, replica
+        self._n_seen = 0
+
+    async def take_in_loop(self, timeout: float | None) -> int:
+        await self._replica.wait_for(lambda: len(self._replica.units) > self._n_seen, timeout)
+        found = self._replica.units[self._n_seen :]
+        self._n_seen += len(found)
+        for giver, number in found:
+            self._session.notes.took(self._way.inboxes[0], "loop", Unit(giver, number), False)
+        return len(found)
+
+
+_ALL: tuple[type[Feature], ...] = (
+    *(Plain, Acknowledged, Shared, Durable, Resumed, Watched, Node, Handle, Group, State),
+    *(Request, Object, Draft, Batch, Replica, Queue, Joinable, Codec),
+)
+FEATURES = {one.name: one for one in _ALL}
 
 
 def make(*names: str) -> list[Feature]:

@@ -71,6 +71,10 @@ class Ledger:
     def note(self, inbox: str, reader: str, unit: Unit, again: bool) -> None:
         self.took[inbox].append(Took(reader, unit, again))
 
+    def count(self, inbox: str) -> int:
+        """How many units this inbox got, of those that were surely given."""
+        return len({one.unit for one in self.took[inbox]} & self.sure.keys())
+
     def has(self, inbox: str, units: list[Unit]) -> bool:
         found = {one.unit for one in self.took[inbox][-100:]}
         return all(unit in found for unit in units)

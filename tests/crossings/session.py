@@ -23,7 +23,7 @@ from crossings.ledger import Ledger, Log, Unit, Wrong, expect
 import busq
 
 PATIENCE_S = 60.0  # for what must come, however busy the machine is
-SIZES = {"peers": 12, "capacity": 8, "arena": 1 << 18, "groups": 8, "nodes": 64}
+SIZES = {"peers": 16, "capacity": 8, "arena": 1 << 18, "groups": 8, "nodes": 64}
 _names = itertools.count()
 
 
@@ -87,8 +87,23 @@ class Session:
     """Features on one bus, in the process that made it."""
 
     def __init__(self, features: list[Any], *, codec: Any = None, size: int = 40, **sizes: Any) -> None:
-        self.bus = busq.Bus.create(f"crossing-{os.getpid()}-{next(_names)}", **(SIZES | sizes))
+        bus = busq.Bus.create(f"crossing-{os.getpid()}-{next(_names)}", **(self._sizes(features) | sizes))
+        self.begin(bus, features, codec, size)
+        for feature in features:
+            feature.begin(self)
+
+    @staticmethod
+    def _sizes(features: list[Any]) -> dict[str, Any]:
+        sizes = dict(SIZES)
+        for feature in features:
+            sizes |= feature.sizes
+        return sizes
+
+    def begin(self, bus: Any, features: list[Any], codec: Any, size: int) -> None:
+        self.bus = bus
         self.ledger = Ledger()
+        self.took_before: dict[str, list[Any]] = collections.defaultdict(list)  # by the process that started this one
+        self.meanwhile: Callable[[], Any] = lambda: None  # what other takers do while this process waits for room
         self.notes: Notes = LedgerNotes(self.ledger)
         self.size = size
         self.codec = codec
@@ -99,16 +114,20 @@ class Session:
         self.options: dict[str, Any] = {}
         for feature in features:
             self.options |= feature.join
-            feature.begin(self)
         self.ack = any(one.ack for one in features)
         self.has_peer = any(not one.has_own_inbox for one in self.ways)
         self.lives = itertools.count(1)
+        self.depth = 0  # of calls in the middle of others, in one thread
+        self.is_mixed = False  # several callers take: what one sees next need not come next
 
     def close(self) -> None:
         for feature in self.features:
             feature.end()
         self.features.clear()
         self.ways.clear()
+        self.meanwhile = lambda: None
+        if self.options.get("durable"):
+            self.bus.remove("taker")
 
     @property
     def inboxes(self) -> list[str]:
@@ -124,11 +143,28 @@ class Session:
     def taker(self, name: str = "taker", *, resume: bool = False, notes: Notes | None = None) -> Taker:
         return Taker(self, name, resume, notes or self.notes)
 
+    def join_options(self, name: str) -> dict[str, Any]:
+        options = dict(self.options) if name == "taker" else {}
+        for way in self.ways:
+            options |= way.join_of_taker
+        return options | {"codec": self.codec_of()}
+
     def codec_of(self) -> Any:
         for feature in self.features:
             if feature.codec is not None:
                 return feature.codec
         return self.codec
+
+    def __reduce__(self) -> Any:
+        """For a spawned child: the same features on the same bus."""
+        return revive, (self.bus, self.features, self.size, self.codec, self.ledger.took)
+
+
+def revive(bus: Any, features: list[Any], size: int, codec: Any, took: dict[str, list[Any]]) -> Session:
+    session = Session.__new__(Session)
+    session.begin(bus, features, codec, size)
+    session.took_before = took
+    return session
 
 
 class Window:
@@ -140,10 +176,16 @@ class Window:
     def call(self, function: Callable[[], Any], box: list[Any]) -> None:
         """Call, without a bytecode between what was called and the place where its value is kept."""
         try:
-            self.is_open = True
+            self.is_open = threading.current_thread() is threading.main_thread()
             box.extend(itertools.starmap(function, ((),)))
         finally:
             self.is_open = False
+
+
+def caller(session: Session) -> str:
+    """Who makes a call, where several do so in one process: each has an order of its own."""
+    thread = "" if threading.current_thread() is threading.main_thread() else f"@{get_ident() & 0xFFFFFFFF:x}"
+    return thread + "!" * session.depth
 
 
 class Giver:
@@ -160,7 +202,7 @@ class Giver:
             way.open_giver(self)
 
     def units(self, way: Any) -> list[Unit]:
-        name = self.name if threading.current_thread() is threading.main_thread() else f"{self.name}@{get_ident()}"
+        name = self.name + caller(self.session)
         numbers = self.session.numbers.setdefault(name, itertools.count())
         return [Unit(name, next(numbers)) for _ in range(way.per_work)]
 
@@ -171,6 +213,8 @@ class Giver:
     def give(self, way: Any = None, timeout: float | None = PATIENCE_S) -> list[Unit]:
         """Give what one unit of work is; raises what the call raises, after noting what is known of it then."""
         way = way or self.session.ways[0]
+        if way.comes_back:
+            self.settle()
         units = self.units(way)
         self.notes.tries(units)
         box: list[Any] = []
@@ -191,10 +235,10 @@ class Giver:
         is_struck = not isinstance(error, Exception)
         if box:
             n_sent, n_known = len(units), len(units)
-        elif told is not None:
-            n_sent, n_known = told.sent, len(units)
         elif is_struck and not way.tells:
             n_sent, n_known = 0, 0
+        elif told is not None:
+            n_sent, n_known = told.sent, len(units)
         else:
             n_sent, n_known = 0, len(units)
         for number, unit in enumerate(units):
@@ -204,6 +248,7 @@ class Giver:
                 self.notes.not_given(unit)
             else:
                 self.notes.perhaps(unit)
+        way.failed(self, units[n_sent:])
 
     def prepare(self, meanwhile: Callable[[], Any]) -> None:
         """Get what giving needs, while something makes the taker take."""
@@ -212,8 +257,13 @@ class Giver:
 
     def settle(self) -> None:
         """Receive what has come back to the giver."""
-        for way in self.session.ways:
-            way.settle(self)
+        with contextlib.suppress(busq.Empty):
+            while self.peer is not None:
+                self.got(self.peer.recv(timeout=0))
+
+    def got(self, message: Any) -> None:
+        is_known = any(way.giver_got(self, message) for way in self.session.ways)
+        expect(is_known, f"{self.name} received what no feature knows: {message!r}")
 
     def close(self) -> None:
         for way in self.session.ways:
@@ -236,13 +286,27 @@ class Taker:
             self.parts.append(Inbox(self, resume))
             self.peer = self.parts[0].peer
         for way in session.ways:
+            way.enter(self)
             part = way.open_taker(self, resume)
             if part is not None:
                 self.parts.append(part)
 
     def took(self, inbox: str, unit: Unit, again: bool) -> None:
         """Note it; each thread has an order of its own."""
-        self.notes.took(inbox, f"{self._life}@{get_ident()}", unit, again)
+        self.notes.took(inbox, self._life + caller(self.session), unit, again)
+
+    def sort(self, message: Any) -> int:
+        """Find the feature that a message belongs to, and note its units; how many."""
+        for way in self.session.ways:
+            units = way.read(self, message)
+            if units is None:
+                continue
+            for unit in units:
+                for inbox in way.inboxes:
+                    if inbox.split(":")[-1] == self.name:
+                        self.took(inbox, unit, message.redelivered)
+            return len(units)
+        raise Wrong(f"{self.name} received what no feature knows: {message!r} {message.data[:60]!r}")
 
     def take(self, timeout: float | None = PATIENCE_S) -> int:
         """Take what comes next, and note it; how many units.  Raises Empty."""
@@ -274,19 +338,15 @@ class Inbox:
     def __init__(self, taker: Taker, resume: bool) -> None:
         session = taker.session
         self._taker, self._session = taker, session
-        self._boxes: dict[int, list[Any]] = collections.defaultdict(list)  # by thread: taken, and not noted so far
-        options = session.options | {"codec": session.codec_of()}
-        if taker.name != "taker":
-            options = {"codec": session.codec_of()}
-        for way in session.ways:
-            options |= way.join_of_taker
-        resumes = resume or bool(options.pop("resume", False))
+        self._boxes: dict[str, list[Any]] = collections.defaultdict(list)  # by caller: taken, and not noted so far
+        options = session.join_options(taker.name)
         if options.pop("twice", False) and not resume:
             session.bus.join(taker.name, **options).close()
-        self.peer = session.bus.join(taker.name, resume=resumes, **options)
+            resume = True
+        self.peer = session.bus.join(taker.name, resume=resume, **options)
 
     def take(self, timeout: float | None) -> int:
-        box = self._boxes[get_ident()]
+        box = self._boxes[caller(self._session)]
         if not box:
             ack = self._session.ack and self._taker.name == "taker"
             self._session.window.call(self._call(timeout, ack), box)
@@ -307,30 +367,28 @@ class Inbox:
         return n_units
 
     def read(self, message: Any) -> int:
-        """Find whose message it is, note its unit, and acknowledge it."""
-        taker = self._taker
+        """Note a message, and acknowledge it."""
+        n_units = self._taker.sort(message)
         for way in self._session.ways:
-            units = way.read(taker, message)
-            if units is None:
-                continue
-            for unit in units:
-                for inbox in way.inboxes:
-                    if inbox.split(":")[-1] == taker.name:
-                        taker.took(inbox, unit, message.redelivered)
-            message.ack()
-            return len(units)
-        raise Wrong(f"{taker.name} received what no feature knows: {message!r} {message.data[:60]!r}")
+            way.after(self._taker, message)
+        message.ack()
+        return n_units
 
     def close(self) -> None:
         self.peer.close()
 
 
+def tag_of(data: Any) -> str:
+    """The name of the way that data was written for, if it was."""
+    tag, bar, _ = bytes(data[:40]).partition(b"|")
+    return tag.decode(errors="replace") if bar else ""
+
+
 def parse(data: Any, way: Any) -> Unit | None:
     """Read what `Giver.data` wrote, if it was for this way."""
-    name, _, rest = bytes(data[:120]).partition(b"|")
-    if name.decode(errors="replace") != way.name:
+    if tag_of(data) != way.name:
         return None
-    giver, number, _ = rest.split(b"|", 2)
+    _, giver, number, _ = bytes(data[:120]).split(b"|", 3)
     return Unit(giver.decode(), int(number))
 
 

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session with its sides, as an event finds and leaves them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from crossings.apart import Beside
+from crossings.ledger import Unit
+from crossings.session import LogNotes, Session, Taker, drain
+
+import busq
+
+
+class Play:
+    """The sides of a session, and what they do in one thread."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.ledger = session.ledger
+        self.way = session.ways[0]
+        self.witness: Taker | None = None
+        self.taker: Taker | None = None
+        if any(inbox.split(":")[-1] == "witness" for inbox in session.inboxes):
+            self.witness = session.taker("witness")
+        session.meanwhile = self.take_all
+        self.giver = session.giver()
+
+    def open_taker(self, *, resume: bool = False) -> Taker:
+        self.taker = session_taker = self.session.taker(resume=resume)
+        for inbox in self.session.inboxes_of("taker"):
+            self.ledger.absent.discard(inbox)
+        self.giver.prepare(self.take_all)
+        return session_taker
+
+    def is_away(self) -> None:
+        """From here on the taker is no member of anything."""
+        self.ledger.absent.update(inbox for inbox in self.session.inboxes_of("taker") if self.way.has_members)
+
+    def take_all(self) -> None:
+        for taker in (self.taker, self.witness):
+            if taker is not None:
+                taker.take_all()
+
+    def give(self, count: int = 1) -> None:
+        """Give in this thread; where there is no room, or a reply is waited for, the takers take."""
+        for _ in range(count):
+            if self.way.is_answered:
+                self._give_answered()
+                continue
+            while True:
+                try:
+                    self.giver.give(timeout=0)
+                    break
+                except busq.Full:
+                    self.take_all()
+            self.giver.settle()
+
+    def _give_answered(self) -> None:
+        error: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                self.giver.give()
+            except BaseException as raised:
+                error.append(raised)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while thread.is_alive():
+            self.take_all()
+            thread.join(0.001)
+        if error:
+            raise error[0]
+
+    def take_beside(self, *, resume: bool = False) -> Beside:
+        """Let a child process be the taker."""
+        child = Beside(self.session, take_until_told(self.session, "taker", resume=resume))
+        child.wait_ready(self.take_all)
+        for inbox in self.session.inboxes_of("taker"):
+            self.ledger.absent.discard(inbox)
+        self.giver.prepare(lambda: self.witness and self.witness.take_all())
+        return child
+
+    def take_last(self) -> None:
+        """Take until what was given last has come."""
+        last = list(self.ledger.sure)[-1:]
+        for taker in (self.taker, self.witness):
+            if taker is not None:
+                drain(taker, last, self.session.inboxes_of(taker.name), self.take_all)
+
+    def finish(self) -> None:
+        """Give a last unit; when it has come, all has come that will ever come."""
+        if self.taker is None:
+            self.open_taker(resume=True)
+        last: list[Unit] = []
+        before = len(self.ledger.sure)
+        self.give()
+        last = list(self.ledger.sure)[before:]
+        for taker in (self.taker, self.witness):
+            if taker is not None:
+                drain(taker, last, self.session.inboxes_of(taker.name), self.take_all)
+        self.giver.settle()
+        self.ledger.check(self.session.inboxes)
+        for way in self.session.ways:
+            way.check_end(self)
+        self.close()
+
+    def close(self) -> None:
+        for side in (self.giver, self.taker, self.witness):
+            if side is not None:
+                side.close()
+        self.session.close()
+
+
+def take_until_told(session: Session, name: str, **options: Any) -> Callable[[LogNotes, Beside], None]:
+    """What a child does that takes."""
+
+    def work(notes: LogNotes, me: Beside) -> None:
+        taker = session.taker(name, notes=notes, **options)
+        me.is_ready()
+        while not me.must_end:
+            with contextlib.suppress(busq.Empty):
+                taker.take(0.05)
+        taker.close()
+
+    return work
+
+
+def give_until_told(session: Session, name: str) -> Callable[[LogNotes, Beside], None]:
+    """What a child does that gives."""
+
+    def work(notes: LogNotes, me: Beside) -> None:
+        giver = session.giver(name, notes)
+        giver.prepare(lambda: time.sleep(0.001))
+        me.is_ready()
+        while not me.must_end and len(me.log) < 2000:
+            giver.give()
+            giver.settle()
+        giver.close()
+
+    return work
