@@ -23,12 +23,13 @@ def table(options: argparse.Namespace) -> int:
         for event in options.event.replace("-", " ").split(",") if options.event else EVENTS:
             seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
             begin_s = time.monotonic()
-            fault = expected.FAULTS.get((feature, event))
+            fault, sometimes = (table.get((feature, event)) for table in (expected.FAULTS, expected.SOMETIMES))
             try:
                 came_to = run(feature, event, seed)
                 is_wrong = fault is not None
             except Wrong as error:
-                came_to, is_wrong = f"{'FAULT' if fault else 'WRONG'} {error}", fault is None
+                is_wrong = fault is None and sometimes is None
+                came_to = f"{'WRONG' if is_wrong else 'FAULT'} {error}"
             n_wrong += is_wrong
             print(f"{feature} x {event}: {came_to}  [{time.monotonic() - begin_s:.2f} s]", flush=True)
     return 1 if n_wrong else 0

@@ -180,7 +180,8 @@ class CallsTheSame(Interrupted):
                     play.giver.give(timeout=0)
             self.n_struck += 1
         except BaseException as error:
-            self.errors.append(error)
+            if not play.way.is_refusal(error):
+                self.errors.append(error)
         finally:
             session.depth -= 1
             session.window.is_open = True

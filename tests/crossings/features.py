@@ -34,7 +34,6 @@ class Feature:
     tells = True  # an exception from outside, in a call, has the attribute `sent`
     sizes: ClassVar[dict[str, Any]] = {}  # of the bus
     join: ClassVar[dict[str, Any]] = {}  # as a mode: how the taker joins
-    join_of_taker: ClassVar[dict[str, Any]] = {}  # as a way
     ack = False
     codec: Any = None
     is_answered = False  # a call that gives returns when the taker has taken, and answered
@@ -94,7 +93,6 @@ class Feature:
 
         options = session.join_options("taker")
         is_resumed = options.pop("twice", False)
-        options.pop("watch", None)
         if is_resumed:
             session.bus.join("taker", **options).close()
         async with busq.aio.join(session.bus, "taker", resume=is_resumed, **options) as peer:
@@ -112,8 +110,15 @@ class Feature:
     def check_given(self, giver: Giver, units: list[Unit], result: Any) -> None:
         """Check what the call has returned."""
 
+    def is_refusal(self, error: BaseException) -> bool:
+        """Whether an error is what a call in the middle of another one is to get."""
+        return False
+
     def failed(self, giver: Giver, units: list[Unit]) -> None:
         """Take back what was prepared for units that were not given."""
+
+    def settle_all(self, play: Any) -> None:
+        """Wait until nothing is on its way any more."""
 
     def check_end(self, play: Any) -> None:
         """Check what only holds when everything has been taken."""
@@ -161,6 +166,23 @@ def told(call: Callable[[], Any], *errors: type[Exception]) -> Exception | None:
     return None
 
 
+async def both(first: Any, second: Any) -> None:
+    await first
+    await second
+
+
+def become(taker: Taker, change: Callable[..., Any]) -> Any:
+    """Enter a group, or watch; a successor first takes what its predecessor has left, where that leaves no room."""
+    if not isinstance(taker.peer, busq.Peer):
+        return change(timeout=PATIENCE_S)
+    end_s = time.monotonic() + PATIENCE_S
+    while told(lambda: change(timeout=0), busq.Full):
+        expect(time.monotonic() < end_s, "there is never room to enter or to watch")
+        taker.take_all()
+        taker.session.meanwhile()
+    return None
+
+
 # ---- ways to send ----
 
 
@@ -179,13 +201,16 @@ class Watched(Feature):
     has_giver = False
     slack = 1
     sizes: ClassVar[dict[str, Any]] = {"capacity": 64, "peers": 64, "nodes": 16}  # a slot for each visit
-    join_of_taker: ClassVar[dict[str, Any]] = {"watch": ["visitor"]}
 
     _one_visitor = threading.RLock()
 
+    @staticmethod
+    def visitor(giver: Giver) -> str:
+        return "visitor" if giver.name == "giver" else "another"
+
     def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
         def visit() -> None:
-            with giver.bus.join("visitor", codec=giver.session.codec_of()) as visitor:
+            with giver.bus.join(self.visitor(giver), codec=giver.session.codec_of()) as visitor:
                 visitor.send("taker", giver.data(self, units[0]), timeout=timeout)
 
         def visit_alone() -> None:
@@ -195,23 +220,26 @@ class Watched(Feature):
         return visit_alone
 
     async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
-        async with busq.aio.join(giver.bus, "visitor", codec=giver.session.codec_of()) as visitor:
+        async with busq.aio.join(giver.bus, self.visitor(giver), codec=giver.session.codec_of()) as visitor:
             await visitor.send("taker", giver.data(self, units[0]), timeout=timeout)
 
     def enter(self, taker: Taker) -> Any:
-        return None if isinstance(taker.peer, busq.Peer) else taker.peer.watch("visitor")
+        watch = functools.partial(become, taker)
+        first = watch(functools.partial(taker.peer.watch, "visitor"))
+        second = watch(functools.partial(taker.peer.watch, "another"))
+        return first and both(first, second)
 
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
-        before = taker.facts.get("visit", "unknown")
-        if message.kind in ("joined", "left") and message.sender == "visitor":
+        before = taker.facts.get(message.sender, "unknown")
+        if message.kind in ("joined", "left"):
             fits = ("left", "unknown") if message.kind == "joined" else ("joined", "data", "unknown")
             expect(before in fits or taker.session.is_mixed, f"{message.kind} behind {before}")
-            taker.facts["visit"] = message.kind
+            taker.facts[message.sender] = message.kind
             return []
         units = super().read(taker, message)
         if units is not None and not message.redelivered:
             expect(before in ("joined", "unknown") or taker.session.is_mixed, f"{units[0]} comes behind {before}")
-            taker.facts["visit"] = "data"
+            taker.facts[message.sender] = "data"
         return units
 
 
@@ -279,6 +307,10 @@ class Handle(Feature):
         data = giver.data(self, units[0])
         return functools.partial(giver.peer.send, "taker", data, handles=[node.handle], timeout=timeout)
 
+    def is_refusal(self, error: BaseException) -> bool:
+        """Whether an error is what a call in the middle of another one is to get."""
+        return False
+
     def failed(self, giver: Giver, units: list[Unit]) -> None:
         for node, unit in list(giver.facts[self].items()):
             if unit in units:
@@ -328,15 +360,7 @@ class Group(Feature):
         return self.change(taker)
 
     def change(self, taker: Taker, **options: Any) -> Any:
-        """Enter the group; a successor first takes what its predecessor has left, where that leaves no room."""
-        if not isinstance(taker.peer, busq.Peer):
-            return taker.peer.enter(self.name, timeout=PATIENCE_S, **options)
-        end_s = time.monotonic() + PATIENCE_S
-        while told(lambda: taker.peer.enter(self.name, timeout=0, **options), busq.Full):
-            expect(time.monotonic() < end_s, "there is never room to enter the group")
-            taker.take_all()
-            taker.session.meanwhile()
-        return None
+        return become(taker, functools.partial(taker.peer.enter, self.name, **options))
 
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
         if message.kind == "view" and message.group == self.name:
@@ -358,6 +382,10 @@ class State(Group):
             units[:] = [Unit(giver, number) for giver, number in json.loads(state)]
 
         return self.change(taker, state=lambda: json.dumps(units).encode(), take=take)
+
+    def is_refusal(self, error: BaseException) -> bool:
+        """While a message is sorted, `state` or `take` may run."""
+        return isinstance(error, RuntimeError) and "may not receive" in str(error)
 
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
         units = super().read(taker, message)
@@ -638,6 +666,9 @@ class Replica(Feature):
     async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
         return await giver.facts[self].add(*units[0], "x" * giver.session.size)
 
+    def settle_all(self, play: Any) -> None:
+        play.giver.facts[self].sync()
+
 
 class ReplicaInbox:
     """A copy of the list; what is new in it was taken."""
@@ -645,7 +676,7 @@ class ReplicaInbox:
     def __init__(self, taker: Taker, way: Replica) -> None:
         self._taker, self._way = taker, way
         self._n_seen = 0
-        took = taker.session.ledger.took[way.inboxes[0]] + taker.session.took_before[way.inboxes[0]]
+        took = taker.session.ledger.took[way.inboxes[0]] + taker.session.took_before.get(way.inboxes[0], [])
         self._old = {one.unit for one in took}  # by a predecessor
         self.replica = way.join_as(taker)
         self._lock = threading.Lock()

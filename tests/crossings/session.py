@@ -102,7 +102,7 @@ class Session:
     def begin(self, bus: Any, features: list[Any], codec: Any, size: int) -> None:
         self.bus = bus
         self.ledger = Ledger()
-        self.took_before: dict[str, list[Any]] = collections.defaultdict(list)  # by the process that started this one
+        self.took_before: dict[str, list[Any]] = {}  # by the process that has spawned this one
         self.meanwhile: Callable[[], Any] = lambda: None  # what other takers do while this process waits for room
         self.notes: Notes = LedgerNotes(self.ledger)
         self.size = size
@@ -145,8 +145,6 @@ class Session:
 
     def join_options(self, name: str) -> dict[str, Any]:
         options = dict(self.options) if name == "taker" else {}
-        for way in self.ways:
-            options |= way.join_of_taker
         return options | {"codec": self.codec_of()}
 
     def codec_of(self) -> Any:
@@ -157,13 +155,12 @@ class Session:
 
     def __reduce__(self) -> Any:
         """For a spawned child: the same features on the same bus."""
-        return revive, (self.bus, self.features, self.size, self.codec, self.ledger.took)
+        return revive, (self.bus, self.features, self.size, self.codec)
 
 
-def revive(bus: Any, features: list[Any], size: int, codec: Any, took: dict[str, list[Any]]) -> Session:
+def revive(bus: Any, features: list[Any], size: int, codec: Any) -> Session:
     session = Session.__new__(Session)
     session.begin(bus, features, codec, size)
-    session.took_before = took
     return session
 
 
@@ -183,7 +180,7 @@ class Window:
 
 
 def caller(session: Session) -> str:
-    """Who makes a call, where several do so in one process: each has an order of its own."""
+    """A mark of what makes a call, where several callers do in one process: each has an order of its own."""
     thread = "" if threading.current_thread() is threading.main_thread() else f"@{get_ident() & 0xFFFFFFFF:x}"
     return thread + "!" * session.depth
 

@@ -72,6 +72,7 @@ class Traced(Event):
                 play.take_last()
                 second.settle()
                 second.close()
+                play.way.settle_all(play)
             found = busq.audit.audit(directory)
         wrong = [f"{name}: {check.text}" for run in found.runs for name, check in run.checks.items() if not check.ok]
         expect(found.ok, "the audit finds " + "; ".join(wrong))

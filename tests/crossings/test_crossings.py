@@ -7,7 +7,7 @@ import pytest
 from crossings import expected
 from crossings.cell import run
 from crossings.columns import EVENTS
-from crossings.expected import FAULTS, Absent
+from crossings.expected import FAULTS, SOMETIMES, Absent
 from crossings.features import FEATURES
 from crossings.ledger import Wrong
 
@@ -15,19 +15,19 @@ CELLS = [(feature, event) for feature in FEATURES for event in EVENTS]
 
 
 def test_what_stands_in_the_table_is_in_it() -> None:
-    assert {*expected.BY_CELL, *FAULTS} <= set(CELLS)
+    assert {*expected.BY_CELL, *FAULTS, *SOMETIMES} <= set(CELLS)
     assert set(expected.BY_EVENT) <= set(EVENTS)
-    assert not [cell for cell in FAULTS if isinstance(expected.expected(*cell), Absent)]
+    assert not [cell for cell in {**FAULTS, **SOMETIMES} if isinstance(expected.expected(*cell), Absent)]
 
 
 @pytest.mark.parametrize(("feature", "event"), CELLS)
 def test_a_crossing_comes_to_what_is_expected(feature: str, event: str, seed: int) -> None:
-    fault = FAULTS.get((feature, event))
+    fault, sometimes = FAULTS.get((feature, event)), SOMETIMES.get((feature, event))
     try:
         print(run(feature, event, seed))
     except Wrong as error:
-        if fault is None:
+        if fault is None and sometimes is None:
             raise
-        pytest.xfail(f"{fault}: {error}")
+        pytest.xfail(f"{fault or sometimes}: {' '.join(str(error).split())[:200]}")
     else:
         assert fault is None, f"the fault is mended: take its line out of FAULTS: {fault}"
