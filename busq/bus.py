@@ -424,6 +424,31 @@ class Bus:
 
         return OrderedPeer(self, name, self._order, spin_us=spin_us)
 
+    def create_queue(self, name: str, *, durable: bool = True, shared: bool = False) -> bool:
+        """Make a queue that goes on filling until its readers come, and return whether it was not there before.
+
+        They join with `Bus.join(name, resume=True, durable=True)`, and `shared=True` if it is shared.
+
+        Parameters: `name`, as for `Bus.join`; `durable`, always true: any other queue ends with its last reader;
+        `shared`, for any number of readers at once.
+
+        Errors: ValueError for `durable=False`, and for a queue of that name that is of another kind; those of `join`.
+
+        Cost: that of `Bus.join`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-create-queue") as bus, bus.join("alice") as alice:
+        ...     bus.create_queue("jobs", shared=True), bus.create_queue("jobs", shared=True)
+        ...     alice.send("jobs", b"for later")
+        ...     bus.join("jobs", shared=True, durable=True, resume=True).recv().data
+        (True, False)
+        b'for later'
+        >>> busq.Bus.unlink("doc-create-queue")
+        """
+        from busq._port.create_queue import create_queue  # here, since most programs never need it
+
+        return create_queue(self, name, durable, shared)
+
     def peers(self) -> list[str]:
         """Return the names of the peers that are alive, as the kernel knows it.
 

@@ -238,6 +238,21 @@ int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
 /* Messages in the queue of a peer (busq_peer_facts.target) that were not taken, and those as well that were received
  * and are not acknowledged.  A step per message; BUSQ_PEER_DEAD where the slot is another's by now. */
 int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp);
+
+/* A message that waits in a queue, as a look found it (shm/peek.c). */
+typedef struct {
+  uint64_t timestamp;
+  uint64_t sequence; /* among those of its sender: messages of one queue are ordered by timestamp, sender and this */
+  uint64_t size_bytes;
+  uint32_t form; /* BUSQ_FORM_* */
+  uint32_t is_redelivered;
+  uint32_t sender_bytes; /* 0: its name is another peer's by now */
+  char sender[256];
+} busq_peeked;
+
+/* Copies the next message that waits for a peer, dead or alive (busq_peer_facts.target), and takes none: `room` bytes of
+ * it at most.  *cursorp begins at 0.  BUSQ_EMPTY: no more; BUSQ_PEER_DEAD where the slot is another's by now. */
+int busq_bus_peek(busq_bus *bus, uint64_t target, uint64_t *cursorp, busq_peeked *peeked, void *data, size_t room);
 /* Drops what a dead or closed peer has left, durable or not. */
 int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes);
 void busq_bus_generation(const busq_bus *bus, uint8_t *generation16);

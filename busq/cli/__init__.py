@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "info": "busq.cli.buses:info",
         "send": "busq.cli.messages:send",
         "recv": "busq.cli.messages:recv",
+        "queue": "busq.cli.queue:queue",
         "rm": "busq.cli.buses:rm",
         "doctor": "busq.cli.doctor:doctor",
         "gc": "busq.cli.gc:gc",

@@ -218,6 +218,36 @@ static PyObject *bus_count(Bus *self, PyObject *number)
                            : error_raise(self->state, result);
 }
 
+/* peek(target, cursor, room): the next message that waits there, as (cursor, timestamp, sequence, sender, form,
+ * is_redelivered, size, data); None where there is no more. */
+static PyObject *bus_peek(Bus *self, PyObject *args)
+{
+  unsigned long long target, begin;
+  Py_ssize_t room;
+  busq_peeked peeked;
+  if (!PyArg_ParseTuple(args, "KKn", &target, &begin, &room))
+    return NULL;
+  char *data = malloc((size_t)room + 1);
+  if (!data)
+    return PyErr_NoMemory();
+  uint64_t cursor = begin;
+  const int result = busq_bus_peek(self->bus, target, &cursor, &peeked, data, (size_t)room);
+  PyObject *found = NULL;
+  if (result == BUSQ_OK) {
+    const uint64_t copied = peeked.size_bytes < (uint64_t)room ? peeked.size_bytes : (uint64_t)room;
+    found = Py_BuildValue("(KKKNINKy#)", (unsigned long long)cursor, (unsigned long long)peeked.timestamp,
+                          (unsigned long long)peeked.sequence, text_of(peeked.sender, peeked.sender_bytes), peeked.form,
+                          PyBool_FromLong(peeked.is_redelivered != 0), (unsigned long long)peeked.size_bytes, data,
+                          (Py_ssize_t)copied);
+  }
+  free(data);
+  if (result == BUSQ_OK)
+    return found;
+  if (result == BUSQ_EMPTY || result == BUSQ_PEER_DEAD)
+    Py_RETURN_NONE;
+  return error_raise(self->state, result);
+}
+
 /* readers(name): a result of the core; how many live processes read its queue, and whether they share it. */
 static PyObject *bus_readers(Bus *self, PyObject *args)
 {
@@ -369,6 +399,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peer", ONE_ARG(bus_peer), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
+                                    {"peek", VARARGS(bus_peek), NULL},
                                     {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
                                     {"generation", NOARGS(bus_generation), NULL},

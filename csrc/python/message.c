@@ -456,6 +456,13 @@ static PyObject *multicast_of(PyObject *module, PyObject *object)
   return message ? PyLong_FromUnsignedLongLong(message->more ? message->more->multicast : 0) : NULL;
 }
 
+/* The form of its payload, for those that hand a message on as it is. */
+static PyObject *form_of(PyObject *module, PyObject *object)
+{
+  const Message *message = checked(module, object);
+  return message ? PyLong_FromUnsignedLong(message->form) : NULL;
+}
+
 /* Makes one of another order: of its class, its payload as bytes or as a view, its sender, and the name of its send. */
 static PyObject *ordered_message(PyObject *module, PyObject *args)
 {
@@ -542,6 +549,7 @@ PyMethodDef message_functions[] = {{"group_number", ONE_ARG(group_number), NULL}
                                    {"event_view", ONE_ARG(event_view), NULL},
                                    {"event_group", ONE_ARG(event_group), NULL},
                                    {"multicast_of", ONE_ARG(multicast_of), NULL},
+                                   {"form_of", ONE_ARG(form_of), NULL},
                                    {"ordered_message", VARARGS(ordered_message), NULL},
                                    {"load", VARARGS(load), NULL},
                                    {"ack_next", ONE_ARG(ack_next), NULL},

@@ -555,8 +555,14 @@ def test_recv_as_json_lines_ends_with_the_bus(orders: busq.Bus, start: Callable[
     stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stderr) == (0, b"")
     assert [json.loads(line) for line in stdout.splitlines()] == [
-        {"sender": "ann", "kind": "data", "size_bytes": 11, "data": "grüß dich"},
-        {"sender": "ann", "kind": "data", "size_bytes": 2, "data_base64": base64.b64encode(b"\x00\xff").decode()},
+        {"sender": "ann", "kind": "data", "size_bytes": 11, "redelivered": False, "data": "grüß dich"},
+        {
+            "sender": "ann",
+            "kind": "data",
+            "size_bytes": 2,
+            "redelivered": False,
+            "data_base64": base64.b64encode(b"\x00\xff").decode(),
+        },
     ]
 
 
