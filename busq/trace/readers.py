@@ -164,7 +164,8 @@ def _numbers(column: Any) -> Ints:
 
 
 def _with(log: pa.Table, name: str, column: Any) -> pa.Table:
-    return log.set_column(log.column_names.index(name), log.schema.field(name), column)
+    field = log.schema.field(name)
+    return log.set_column(log.column_names.index(name), field, column.cast(field.type))
 
 
 def _with_more(log: pa.Table, rows: Sequence[pa.Table]) -> pa.Table:
