@@ -31,7 +31,9 @@ static void sender_name(const busq_bus *bus, const busq_found *found, busq_peeke
   const busq_slot *sender = &bus->slots[found->key.sender];
   const uint32_t bytes = busq_load_relaxed(&sender->name_bytes);
   peeked->sender_bytes = 0;
-  if ((uint32_t)(busq_load_acquire(&sender->life) >> 32) != found->sender_incarnation || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
+  const uint32_t first = (uint32_t)(busq_load_acquire(&sender->life) >> 32);
+  /* All lives of an incarnation have one name (names.c). */
+  if (found->sender_life - first > busq_load_acquire(&sender->lives) - first || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
     return;
   memcpy(peeked->sender, sender->name, bytes);
   peeked->sender_bytes = bytes;
