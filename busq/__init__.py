@@ -131,6 +131,11 @@ _LATER = {
 }
 
 
+def __dir__() -> list[str]:
+    """Name what is there at once, and all that is public: for `dir`, `help` and completion."""
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     """Give queues, groups, nodes, replicas and public modules when they are asked for: most programs need none."""
     if name in _LATER:

@@ -170,3 +170,20 @@ def test_help_reads_as_a_page() -> None:
     in_one_line = re.sub(r"[\s|']+", "", page)
     assert re.sub(r"[\s|']+", "", signature) in in_one_line
     assert "Send one message to one peer, or the same message to several at once." in page
+
+
+def test_dir_help_and_completion_show_all_that_is_public() -> None:
+    """In an interpreter in which nothing of it was used before."""
+    code = (
+        "import busq, json, pydoc, rlcompleter\n"
+        "complete = rlcompleter.Completer({'busq': busq}).attr_matches('busq.')\n"
+        "told = [one.split('(')[0].removeprefix('busq.') for one in complete]\n"
+        "shown = pydoc.plaintext.document(busq)\n"
+        "missing = {'dir': [n for n in busq.__all__ if n not in dir(busq)],\n"
+        "           'completion': [n for n in busq.__all__ if not n.startswith('_') and n not in told],\n"
+        "           'help': [n for n in busq.__all__ if not n.startswith('_') and n not in shown]}\n"
+        "print(json.dumps(missing))\n"
+    )
+    done = fresh_python(code)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"dir": [], "completion": [], "help": []}
