@@ -183,7 +183,8 @@ class _Base(Generic[_T]):
     def _put_over(self, data: Any, timeout: float | None) -> None:
         """Put into a queue without room, or behind what has found none."""
         if not self._has_place(Deadline(timeout)):
-            raise errors.Full(f"the queue held {self._maxsize} until the timeout")
+            where = f'the queue of "{self._name}" on bus "{self._home.bus.name}"'
+            raise errors.Full(f"{where} stayed full until the timeout: it held {self._maxsize}, as many as it may")
         self._local.overflow.append(data)
 
     def _has_place(self, deadline: Deadline) -> bool:

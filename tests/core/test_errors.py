@@ -164,12 +164,15 @@ def test_with_another_order_the_receiver_is_named_too(
         fails_full(lambda: alice.send(to, b"", timeout=timeout), QUEUE.format(to[0], bus.name))
 
 
-def test_a_queue_that_is_full_counts_what_was_sent_too() -> None:
-    queue: Any = busq.Queue(1)
-    queue.put(1)
-    with pytest.raises(busq.Full) as caught:
-        queue.put(2, block=False)
-    assert caught.value.sent == 0
+@pytest.mark.parametrize("maxsize", [1, 70], ids=["fewer than shared memory holds", "more than that"])
+def test_a_queue_that_is_full_is_named_too(bus: busq.Bus, maxsize: int) -> None:
+    queue: Any = busq.Queue(maxsize, bus=bus)
+    for number in range(maxsize):
+        queue.put(number)
+    text = f'the queue of "{queue._name}" on bus "{bus.name}" stayed full until the timeout: '
+    fails_full(lambda: queue.put("one more", block=False), text)
+    fails_full(lambda: queue.put("one more", timeout=0.01), text)
+    assert [queue.get(timeout=60) for _ in range(maxsize)] == list(range(maxsize))
 
 
 # ---- receivers that have gone, or are not there so far ----
