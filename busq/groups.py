@@ -40,7 +40,8 @@ class View(_View):
     dying.
 
     Names are given again; lives are not.  `lives` has for each member the number of its process, which is the
-    `Message.sender_life` of what it sends; `life` is that of the peer that has joined, left or died.  They are no part
+    `Message.sender_life` of what it sends; `life` is that of the peer that has joined, left or died.  A member that was
+    resumed before its death was noticed goes on as one, with another life, which the next view shows.  Both are no part
     of the tuple.
 
     >>> import busq
@@ -69,7 +70,7 @@ class View(_View):
 
     @property
     def life(self) -> int | None:
-        """The life of the peer that has joined, left or died; None in a view that is no event (`Peer.view`)."""
+        """The life of the peer that has joined, left or died; None in a view that was not delivered, but looked up."""
         return self._life
 
 
