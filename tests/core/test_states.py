@@ -422,7 +422,7 @@ def test_whoever_is_killed_a_joiner_has_what_the_rest_have(
             child.kill()
         read_until(
             [watcher],
-            lambda: watcher.views[-1] == late.views[-1] and watcher.peer.view("log").members[-1:] == ("last",),
+            lambda: watcher.views[-1] == late.views[-1] and watcher.peer.view("log").members == ("watcher", "last"),
         )
         read_until([watcher], lambda: len(watcher.lines) == len(late.lines))
         stop.set()
