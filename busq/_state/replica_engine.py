@@ -422,6 +422,7 @@ class Engine:
     def _answer(self) -> None:
         for call, function in list(self._questions.items()):
             self._try_to_finish(call, function, is_last=True)
+            self._questions.pop(call, None)  # a handler that raised may have kept the caller from it
 
     @staticmethod
     def _try_to_finish(call: Completion, function: Callable[[], Any], is_last: bool) -> None:

@@ -814,6 +814,7 @@ CALLS: dict[str, Callable[[Counter, Lock], object]] = {
     "sync": lambda counter, lock: counter.sync(),
     "acquire": lambda counter, lock: lock.acquire(),
     "held": lambda counter, lock: add_while_held(counter, lock),
+    "reads": lambda counter, lock: (counter.snapshot(), counter.wait_for(lambda: True)),
 }
 
 
@@ -845,7 +846,7 @@ def test_whatever_strikes_a_call_everything_goes_on(bus: busq.Bus, name: str, st
             bob.sync()
             assert (ann.value, ann.position) == (bob.value, bob.position)
             assert ann.value - before in (0, 1)
-            assert (ann._busq._pending, ann._busq._waiters) == ({}, {})
+            assert (ann._busq._pending, ann._busq._waiters, ann._busq._questions) == ({}, {}, {})
             lock.sync()
             if lock.row:
                 lock.release()
