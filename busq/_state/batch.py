@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -50,6 +50,10 @@ class Batch:
             self._results = []
             return
         self._finish(self._engine.call(self._calls, self._timeout))
+
+    async def _finish_with(self, call_all: Callable[[Any, float | None], Awaitable[list[Any]]]) -> None:
+        """Do in an event loop what the end of a block does."""
+        self._finish(await call_all(self._calls, self._timeout) if self._calls else [])
 
     def _finish(self, results: list[Any]) -> None:
         self._results = [result.error if type(result) is Raised else result for result in results]

@@ -190,7 +190,7 @@ class AsyncReplica(Generic[_Replica]):
         """As `Replica.batch`: `async with book.batch() as batch`, whose commands are not awaited."""
         batch = self._replica.batch(timeout)
         yield batch
-        batch._finish(await self._calls.call_all(batch._calls, timeout) if batch._calls else [])
+        await batch._finish_with(self._calls.call_all)
 
     @contextlib.asynccontextmanager
     async def held(self, timeout: float | None = None) -> AsyncIterator[int]:

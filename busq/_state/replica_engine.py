@@ -161,7 +161,7 @@ class Engine:
         """Leave the group, and end the thread, which in a block of `reading` ends behind that."""
         self._fail(errors.ShutDown("this replica was closed"))
         self.peer.close()
-        if self._pid == os.getpid() and self._thread.is_alive() and not (_here.engine is self or self._is_kept_here()):
+        if self.is_here() and self._thread.is_alive() and not (_here.engine is self or self._is_kept_here()):
             self._thread.join()
         if self.own_bus is not None:
             self.own_bus.close()
@@ -179,9 +179,13 @@ class Engine:
             raise self.failure.with_traceback(None)
         self.check_process()
 
+    def is_here(self) -> bool:
+        """Return whether this is the process that has joined, and not a forked child."""
+        return self._pid == os.getpid()
+
     def check_process(self) -> None:
         """Raise in a forked child."""
-        if self._pid != os.getpid():
+        if not self.is_here():
             raise errors.ForkedHandle(
                 "this replica belongs to the parent process: open the bus and join again in the child"
             )
@@ -315,7 +319,7 @@ class Engine:
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
         """Apply nothing during a block."""
-        if _here.engine is self or self._pid != os.getpid():  # a thread of the parent may have had the lock
+        if _here.engine is self or not self.is_here():  # a thread of the parent may have had the lock
             yield
             return
         with self._readers, self._state_lock:
@@ -323,7 +327,7 @@ class Engine:
 
     def _is_kept_here(self) -> bool:
         """Return whether this thread is in a block of `reading`, or about to enter one."""
-        return self._pid == os.getpid() and bool(self._readers._is_owned())
+        return self.is_here() and bool(self._readers._is_owned())
 
     def look(self, function: Callable[[], Any]) -> Any:
         """Return what a function of a single step returns between two commands."""
@@ -337,7 +341,7 @@ class Engine:
     def _read(
         self, function: Callable[[], Any], begin: Callable[[Completion, Callable[[], Any]], tuple[bool, Any]]
     ) -> Any:
-        if _here.engine is self or self._pid != os.getpid():
+        if _here.engine is self or not self.is_here():
             return function()
         if self._is_kept_here():
             with self._state_lock:
@@ -578,5 +582,5 @@ def check_codec(codec: Any, given: bytes, read: Any) -> None:
 def _close_all() -> None:
     """Leave every group before the interpreter ends: a thread that waits in C must not find the interpreter gone."""
     for engine in list(_running):
-        if engine._pid == os.getpid():
+        if engine.is_here():
             engine.close()

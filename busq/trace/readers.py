@@ -133,7 +133,9 @@ class _Taken:
             return log
         to[chosen] = self._takers(_numbers(log["message"])[owners[chosen]], queue)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        lists = pa.ListArray.from_arrays(starts, pa.array(to, column.type.value_type), type=column.type, mask=pc.is_null(column))
+        lists = pa.ListArray.from_arrays(
+            starts, pa.array(to, column.type.value_type), type=column.type, mask=pc.is_null(column)
+        )
         return _with(log, "destinations", lists)
 
     def _takers(self, messages: Ints, queue: int) -> Ints:
