@@ -78,8 +78,8 @@ def kinds(obj: Any) -> Any:
 
     Errors: RecursionError for what holds itself, or is nested too deep.
 
-    >>> kinds({"a": [1, iter("")]})
-    {'a': ('list', 1, 'str_ascii_iterator')}
+    >>> kinds({"a": [1, object()]})
+    {'a': ('list', 1, 'object')}
     """
     kind = type(obj)
     if kind in _ATOMS:
