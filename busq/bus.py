@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from busq._native import _core as core
 from busq._port import arguments
 from busq._port.deadline import Deadline
-from busq._port.directory import default_directory
+from busq._port.directory import default_directory, read_only
 from busq.errors import ShutDown
 from busq.peer import Buffer, Codec, Peer
 
@@ -276,10 +277,18 @@ class Bus:
         directory = default_directory()
         while True:
             try:
-                return cls._of(core.create(os.fsencode(directory), encoded, *settings), name, directory)
+                bus = cls._of(core.create(os.fsencode(directory), encoded, *settings), name, directory)
             except FileExistsError:
                 if not exist_ok:
                     raise
+            except OSError as error:
+                if error.errno == errno.EROFS:
+                    raise read_only(error, directory) from None
+                raise
+            else:
+                if exist_ok:
+                    bus._tell_of_namesake()
+                return bus
             # The bus may be removed before it is opened here; then there is room for a new one again.
             with contextlib.suppress(FileNotFoundError):
                 bus = cls._open(name, directory)
@@ -311,6 +320,20 @@ class Bus:
     def _open(cls, name: str, directory: str) -> Bus:
         encoded = arguments.encode_bus_name(name)
         return cls._of(core.open(os.fsencode(directory), encoded), name, directory)
+
+    def _tell_of_namesake(self) -> None:
+        """Warn where this bus, which was just made, takes the place of one that its users still believe in."""
+        from busq._port import lost_names  # here, since few programs make a bus
+
+        if pids := lost_names.lost(self._directory).get(self._name):
+            warnings.warn(lost_names.text_of_namesake(self._name, pids), RuntimeWarning, stacklevel=3)
+
+    def _tell_of_loss(self) -> None:
+        """Warn where no other process will find this bus, though `unlink` was not called."""
+        if self._raw().lost_its_name():
+            from busq._port import lost_names
+
+            warnings.warn(lost_names.text_of_loss(self._name, self._directory), RuntimeWarning, stacklevel=3)
 
     def _check_is_as_asked(self, asked: dict[str, Any]) -> None:
         """Raise ValueError if this bus, which existed, is another than the one that was asked for."""
@@ -401,6 +424,7 @@ class Bus:
         [(b'first', True), (b'second', False)]
         >>> busq.Bus.unlink("doc-shared")
         """
+        self._tell_of_loss()
         if self._order == "bus1":
             return Bus1Peer(
                 self,

@@ -217,6 +217,10 @@ int busq_error_errno(void);
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp);
 int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
+/* Is this the file of a bus whose name was taken away by others than busq, as when its directory was wiped?  Processes
+ * that use it go on, and no other one finds it.  The name that it had is copied. */
+int busq_file_lost_its_name(int fd, char *name256);
+int busq_bus_lost_its_name(busq_bus *bus);
 /* Lets go of all temporary buses, as the end of a process does that does not end by _exit. */
 void busq_bus_leave_all(void);
 /* Removes temporary buses if all their processes were killed, as creating or opening one does; *removedp is how

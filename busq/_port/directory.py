@@ -7,6 +7,15 @@ import errno
 import os
 import stat
 
+_ELSEWHERE = (
+    "make a directory that only this user may enter (mkdir -m 700), in a tmpfs if there is one, and name it in BUSQ_DIR"
+)
+
+
+def read_only(error: OSError, directory: str) -> OSError:
+    """Return the error of making a file where the file system is read-only."""
+    return OSError(error.errno, f"{error.strerror}: {directory} can't be written; {_ELSEWHERE}")
+
 
 def default_directory() -> str:
     """Return the directory of buses: $BUSQ_DIR, or a private one of this user in /dev/shm, made if it is not there.
@@ -32,4 +41,6 @@ def default_directory() -> str:
                 f"{path} has owner {status.st_uid} and mode {status.st_mode:o}: expected a directory of user "
                 f"{os.geteuid()} with mode 0700; remove it, or set BUSQ_DIR",
             ) from None
+    except OSError as error:
+        raise type(error)(error.errno, f"{path} can't be made: {error.strerror}; {_ELSEWHERE}") from None
     return path

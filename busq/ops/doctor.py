@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import busq
+from busq._port.directory import default_directory
+from busq._port.lost_names import REASONS, lost
 from busq._util.humanize import amount, duration, listed, size
 from busq.bus import bus_names
 from busq.groups import View
@@ -414,6 +416,16 @@ def _unopenable(name: str, error: OSError | busq.BusqError) -> Finding:
     return Finding(WRONG, "unopenable", text, "try again when the system allows it")
 
 
+def _of_lost(name: str, pids: Sequence[int]) -> Report:
+    """Return a report on a bus that is used, and that no other process finds."""
+    who = f"process {pids[0]} uses" if len(pids) == 1 else f"processes {listed([str(pid) for pid in pids])} use"
+    text = f"{who} a bus that has lost its name: no process that opens {name!r} finds it"
+    finding = Finding(
+        WRONG, "lost", text, f"end them, and begin anew; it was removed otherwise than by busq, {REASONS}"
+    )
+    return Report(name, opened=False, facts={"error": "it has lost its name", "pids": list(pids)}, findings=[finding])
+
+
 def _report(looks: Looks, stale_fifos: Sequence[str]) -> Report:
     looks.end()
     if looks.error is not None:
@@ -448,6 +460,9 @@ def examine(
             looks.look(is_last=turn == LOOKS - 1)
     stale = leftovers.stale_fifos()
     reports = [_report(looks, [fifo for fifo, owner in stale if owner == looks.name]) for looks in every]
+    reports += [
+        _of_lost(name, pids) for name, pids in sorted(lost(default_directory()).items()) if not names or name in names
+    ]
     homeless = [fifo for fifo, owner in stale if owner is None]
     if homeless and not names:
         text = f"{amount(len(homeless), 'FIFO')} of buses that are gone, which nobody has open: {homeless[0]}"

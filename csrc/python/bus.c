@@ -86,6 +86,19 @@ static PyObject *unlink_bus(PyObject *module, PyObject *args)
   return result == BUSQ_OK ? new_ref(Py_None) : error_raise(PyModule_GetState(module), result);
 }
 
+/* lost_name(fd): the name that the bus in this file had, None where it was not lost. */
+static PyObject *lost_name(PyObject *module, PyObject *descriptor)
+{
+  char name[256];
+  (void)module;
+  const long fd = PyLong_AsLong(descriptor);
+  if (PyErr_Occurred())
+    return NULL;
+  if (!busq_file_lost_its_name((int)fd, name))
+    Py_RETURN_NONE;
+  return PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
+}
+
 static PyObject *leave_all(PyObject *module, PyObject *unused)
 {
   (void)module;
@@ -117,6 +130,7 @@ static PyObject *error_text(PyObject *module, PyObject *unused)
 PyMethodDef bus_functions[] = {{"create", VARARGS(create), NULL},
                                {"open", VARARGS(open_bus), NULL},
                                {"unlink", VARARGS(unlink_bus), NULL},
+                               {"lost_name", ONE_ARG(lost_name), NULL},
                                {"leave_all", NOARGS(leave_all), NULL},
                                {"check", ONE_ARG(check), NULL},
                                {"error_text", NOARGS(error_text), NULL},
@@ -258,6 +272,12 @@ static PyObject *bus_readers(Bus *self, PyObject *args)
     return NULL;
   const int result = busq_bus_readers(self->bus, name, (size_t)bytes, &count, &is_shared);
   return Py_BuildValue("(iIN)", result, count, PyBool_FromLong(is_shared != 0));
+}
+
+static PyObject *bus_lost_its_name(Bus *self, PyObject *unused)
+{
+  (void)unused;
+  return PyBool_FromLong(busq_bus_lost_its_name(self->bus));
 }
 
 static PyObject *bus_is_shut_down(Bus *self, PyObject *unused)
@@ -402,6 +422,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},
                                     {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
+                                    {"lost_its_name", NOARGS(bus_lost_its_name), NULL},
                                     {"generation", NOARGS(bus_generation), NULL},
                                     {"view", VARARGS(bus_view), NULL},
                                     {"group_name", ONE_ARG(bus_group_name), NULL},

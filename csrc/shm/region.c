@@ -170,6 +170,7 @@ static int region_fill(busq_bus *bus, const busq_config *config)
   header->creator_pid = (uint32_t)getpid();
   header->permissions = config->permissions;
   memcpy(header->order, bus->order, sizeof header->order);
+  memcpy(header->name, bus->name, sizeof header->name);
   if (getrandom(header->generation, sizeof header->generation, 0) != sizeof header->generation)
     return busq_error_system("can't draw the generation of bus \"%s\"", bus->name);
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
@@ -307,8 +308,10 @@ static void region_tidy(int directory_fd, const char *name, int fd)
   }
   bus->fd = fd;
   bus->directory_fd = fcntl(directory_fd, F_DUPFD_CLOEXEC, 0);
-  if (bus->directory_fd >= 0 && fstat(fd, &status) == 0 && region_enter(bus, (uint64_t)status.st_size) == BUSQ_OK)
+  if (bus->directory_fd >= 0 && fstat(fd, &status) == 0 && region_enter(bus, (uint64_t)status.st_size) == BUSQ_OK) {
+    busq_store_release(&bus->header->is_removed, 1);
     busq_bus_tidy(bus);
+  }
   busq_bus_free(bus);
 }
 
@@ -418,6 +421,24 @@ int busq_bus_unlink(const char *directory, const char *name)
   }
   close(fd);
   return result;
+}
+
+int busq_file_lost_its_name(int fd, char *name256)
+{
+  busq_header header;
+  struct stat status;
+  if (fstat(fd, &status) < 0 || status.st_nlink || pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header ||
+      header.magic != BUSQ_LAYOUT_MAGIC || header.state != BUSQ_HEADER_READY || header.is_removed)
+    return 0;
+  header.name[BUSQ_LAYOUT_NAME_BYTES_MAX] = '\0';
+  memcpy(name256, header.name, sizeof header.name);
+  return 1;
+}
+
+int busq_bus_lost_its_name(busq_bus *bus)
+{
+  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
+  return busq_file_lost_its_name(bus->fd, name);
 }
 
 int busq_bus_sweep(const char *directory, uint32_t *removedp)
