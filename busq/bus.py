@@ -20,6 +20,7 @@ from busq.errors import ShutDown
 from busq.peer import Buffer, Codec, Peer
 
 if TYPE_CHECKING:
+    from busq._port.peeked import Peeked
     from busq._port.requests import Requests
     from busq.groups import View
     from busq.nodes import Handle, Node
@@ -287,12 +288,12 @@ class Bus:
                 raise
             else:
                 if exist_ok:
-                    bus._tell_of_namesake()
+                    cls._tell_of_namesake(bus)
                 return bus
             # The bus may be removed before it is opened here; then there is room for a new one again.
             with contextlib.suppress(FileNotFoundError):
                 bus = cls._open(name, directory)
-                bus._check_is_as_asked(asked)
+                cls._check_is_as_asked(bus, asked)
                 return bus
 
     @classmethod
@@ -472,6 +473,32 @@ class Bus:
         from busq._port.create_queue import create_queue  # here, since most programs never need it
 
         return create_queue(self, name, durable, shared)
+
+    def peek(self, name: str, limit: int | None = None, *, bytes_max: int = 65_536) -> list[Peeked]:
+        """Return what waits in a queue, in its order, and take none of it: its readers, alive or dead, do not notice.
+
+        What a reader has and has not acknowledged is not among it.  Each has `sender`, `kind`, `redelivered`,
+        `size_bytes` and `data`.
+
+        Parameters: `name`, of the queue; `limit`, how many messages at most (None: all); `bytes_max`, of each message.
+
+        Errors: UnknownPeer if there is no such queue; ShutDown if this handle was closed; ValueError; TypeError.
+
+        Cost: that of `stats`, and a step and a copy for each message that waits.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-peek") as bus, bus.join("alice") as alice:
+        ...     alice.send("alice", b"hello")
+        ...     [(message.sender, message.data) for message in bus.peek("alice")]
+        [('alice', b'hello')]
+        >>> busq.Bus.unlink("doc-peek")
+        """
+        from busq._port.peeked import peeked  # here, since most programs never need it
+
+        arguments.encode_peer_name(name)
+        most = None if limit is None else arguments.whole_number("limit", limit, 31)
+        room = arguments.whole_number("bytes_max", bytes_max, 31)
+        return peeked(self._raw(), self.stats()["peers"], name, most, room)
 
     def peers(self) -> list[str]:
         """Return the names of the peers that are alive, as the kernel knows it.

@@ -48,10 +48,8 @@ def peek(bus_name: str, name: str, count: int | None, as_json: bool) -> None:
 
     The queue may have readers; none notices.  What one of them has and has not acknowledged is not shown.
     """
-    from busq.ops import queues
-
     with plain_errors(), busq.Bus.open(bus_name) as bus:
-        found = queues.peek(bus, name, count)
+        found = bus.peek(name, count)
     if as_json:
         shown = [
             {"sender": one.sender, "kind": one.kind, "size_bytes": one.size_bytes, "redelivered": one.redelivered}

@@ -1,68 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues by name: looking into one without taking part, and moving what is in one to another."""
+"""Queues by name: moving what is in one to another."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import busq
 from busq._native import _core as core
+from busq._port.peeked import kind_of
 
-__all__ = ["Peeked", "drain", "kind_of", "peek"]
+__all__ = ["drain"]
 
-LOOK_BYTES = 1 << 16  # of each message
 ROOM_S = 0.01  # between two tries where there is no room
 
-_KINDS = {0: "data", 1: "object", 2: "object", 3: "request", 4: "reply"}
-_ENVELOPE = 8  # of a message with handles, or to a node or a group
 _OBJECTS = (1, 2)
-
-
-@dataclass(frozen=True)
-class Peeked:
-    """A message that waits; `data` may be the beginning alone, and `sender` is "" where its name is known no more."""
-
-    sender: str
-    kind: str
-    redelivered: bool
-    size_bytes: int
-    data: bytes
-
-
-def kind_of(form: int) -> str:
-    """Return the word for the form of a message.
-
-    >>> kind_of(0), kind_of(1)
-    ('data', 'object')
-    """
-    return "with handles, or of a group" if form & _ENVELOPE else _KINDS.get(form, "of the library")
-
-
-def peek(bus: busq.Bus, name: str, limit: int | None = None, *, room: int = LOOK_BYTES) -> list[Peeked]:
-    """Return what waits in a queue, in its order, and take none of it: no reader notices.
-
-    Parameters: `limit`, how many at most; `room`, bytes of each message.
-    Errors: UnknownPeer where there is no such queue; those of `Bus.stats`.  Cost: a step and a copy for each message.
-
-    >>> with busq.Bus.create("doc-peek") as bus, bus.join("alice") as alice:
-    ...     alice.send("alice", b"hello")
-    ...     peek(bus, "alice")
-    [Peeked(sender='alice', kind='data', redelivered=False, size_bytes=5, data=b'hello')]
-    >>> busq.Bus.unlink("doc-peek")
-    """
-    facts = [peer for peer in bus.stats()["peers"] if peer["name"] == name]
-    if not facts:
-        raise busq.UnknownPeer(f"there is no queue {name!r} on bus {bus.name!r}")
-    peer = next((one for one in facts if one["alive"] or one["durable"]), facts[-1])
-    found = []
-    cursor, target = 0, peer["incarnation"] << 16 | peer["slot"]
-    while (one := bus._raw().peek(target, cursor, room)) is not None:
-        cursor, timestamp, sequence, sender, form, redelivered, size_bytes, data = one
-        found.append(((timestamp, sender, sequence), Peeked(sender, kind_of(form), redelivered, size_bytes, data)))
-    return [one for _, one in sorted(found, key=lambda pair: pair[0])[:limit]]
 
 
 def drain(

@@ -15,7 +15,6 @@ from conftest import Child, wait_until
 
 import busq
 from busq.cli import commands
-from busq.ops import queues
 
 
 @pytest.fixture
@@ -92,7 +91,7 @@ def test_what_was_not_acknowledged_comes_again(orders: busq.Bus) -> None:
     assert (first["data"], first["redelivered"]) == ("1", True)
     second = json.loads(run("recv", "orders", *how, "--ack").stdout)
     assert (second["data"], second["redelivered"]) == ("2", False)
-    assert [one.data for one in queues.peek(orders, "jobs")] == [b"3"]
+    assert [one.data for one in orders.peek("jobs")] == [b"3"]
 
 
 # ---- looking ----
@@ -120,7 +119,7 @@ def test_a_look_takes_nothing_and_shows_all_in_order(orders: busq.Bus, how: str)
         assert [message.sender for message in got] == [one["sender"] for one in shown]
         assert not any(message.redelivered for message in got)
         assert [message.data for message in got[3:]] == [one["data"].encode() for one in shown[3:]]
-        assert queues.peek(orders, "jobs") == []
+        assert orders.peek("jobs") == []
 
 
 def test_a_look_shows_what_a_dead_reader_left_and_not_what_a_living_one_has(
@@ -129,10 +128,10 @@ def test_a_look_shows_what_a_dead_reader_left_and_not_what_a_living_one_has(
     orders.create_queue("jobs", shared=True)
     send(orders, "jobs", *map(str, range(6)))
     dead = fork(take_and_wait, 2)
-    wait_until(lambda: len(queues.peek(orders, "jobs")) == 4)
+    wait_until(lambda: len(orders.peek("jobs")) == 4)
     dead.kill()
     orders.repair()
-    assert [(one.data, one.redelivered) for one in queues.peek(orders, "jobs", 3)] == [
+    assert [(one.data, one.redelivered) for one in orders.peek("jobs", 3)] == [
         (b"0", True),
         (b"1", True),
         (b"2", False),
@@ -149,7 +148,7 @@ def test_a_look_at_a_queue_that_is_not_there_is_exit_code_1(orders: busq.Bus) ->
     for command in (["peek", "orders", "jobs"], ["drain", "orders", "jobs", "other"]):
         result = run("queue", *command)
         assert (result.exit_code, result.stdout) == (1, "")
-        assert "there is no queue 'jobs' on bus 'orders'" in result.stderr
+        assert "there is no queue 'jobs' on " in result.stderr
 
 
 def test_a_look_stays_whole_while_others_read_and_write(orders: busq.Bus, fork: Callable[..., Child]) -> None:
@@ -159,7 +158,7 @@ def test_a_look_stays_whole_while_others_read_and_write(orders: busq.Bus, fork: 
         for number in range(20_000):
             assert jobs.recv().data == b"%d " % number * 20
             if number % 50 == 0:
-                for one in queues.peek(orders, "jobs"):
+                for one in orders.peek("jobs"):
                     words = one.data.split()
                     assert (len(words), len(set(words)), one.sender) == (20, 1, "numbers")
                     seen += 1
@@ -187,7 +186,7 @@ def test_messages_are_moved_in_order_as_they_are(orders: busq.Bus, shared: bool)
     moved = run("queue", "drain", "orders", "jobs", "other", "--count", "3")
     assert (moved.exit_code, moved.stderr) == (0, "moved 3\n")
     assert json.loads(run("queue", "drain", "orders", "jobs", "other", "--json").stdout) == {"moved": 8}
-    assert queues.peek(orders, "jobs") == []
+    assert orders.peek("jobs") == []
     with orders.join("other", resume=True) as other:
         assert [other.recv(0).data for _ in range(10)] == [b"%d" % number for number in range(10)]
         assert other.recv(0).object() == {"a": bytes(100_000)}
@@ -199,7 +198,7 @@ def test_messages_are_moved_to_another_bus(orders: busq.Bus) -> None:
     with busq.Bus.create("new") as new:
         new.create_queue("jobs", shared=True)
         assert run("queue", "drain", "orders", "jobs", "jobs", "--to-bus", "new").stderr == "moved 1\n"
-        assert [one.data for one in queues.peek(new, "jobs")] == [b"1"]
+        assert [one.data for one in new.peek("jobs")] == [b"1"]
 
 
 def test_what_can_not_be_handed_on_stays(orders: busq.Bus) -> None:
