@@ -562,7 +562,7 @@ class JoinableQueue(Queue[_T]):
 
         What a handler of a signal raises in here leaves the object in the queue: it is the next one again.
 
-        Parameters: those of `Queue.get`.
+        Parameters: `block`, False to try once; `timeout`, how many seconds to wait for one: None waits for ever.
 
         Errors: those of `Queue.get`; an object that can't be unpickled is finished.
 
