@@ -69,12 +69,30 @@ static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *reco
   return record->stamp ? source_drain(self, before) : BUSQ_OK;
 }
 
+/* The head, and those that belong to it, or nothing: where one of them is damaged, a head alone would announce records
+ * that are not there. A join needs its name no more, but the queue is read by the same rule for all. */
+static int queue_push_all(busq_recorder *self, uint32_t slot, const busq_trace_record *record, uint32_t n_more)
+{
+  busq_source *from = &self->sources[slot];
+  const uint64_t begin = from->n;
+  busq_trace_record more = *record;
+  int result = BUSQ_OK;
+  for (uint32_t i = 0; i <= n_more && result == BUSQ_OK; i++) {
+    if (i && busq_trace_ring_look(&from->ring, from->head + i, &more) != BUSQ_TRACE_LOOK_DONE)
+      result = busq_recorder_ring_damaged(self, slot);
+    else if (!queue_push(from, &more))
+      result = busq_recorder_no_memory(self);
+  }
+  if (result)
+    from->n = begin;
+  return result;
+}
+
 /* Takes the record at the head, and those that belong to it. */
 static int record_take(busq_recorder *self, uint32_t slot, busq_trace_record *record)
 {
   busq_source *from = &self->sources[slot];
   const uint32_t n_more = busq_trace_records_after(record);
-  busq_trace_record more;
   int result = record->kind == BUSQ_TRACE_JOIN ? join_note(self, slot, record) : record_note(self, slot, record);
   if (result)
     return result;
@@ -85,15 +103,9 @@ static int record_take(busq_recorder *self, uint32_t slot, busq_trace_record *re
   if (record->kind == BUSQ_TRACE_DELIVER && record->slot < self->bus->geometry.peers &&
       self->sources[record->slot].begun == record->message)
     self->sources[record->slot].is_delivered = true;
-  if (!queue_push(from, record))
-    return busq_recorder_no_memory(self);
-  /* A join needs its name no more, but the queue is read by the same rule for all. */
-  for (uint32_t i = 0; i < n_more; i++) {
-    if (busq_trace_ring_look(&from->ring, from->head + 1 + i, &more) != BUSQ_TRACE_LOOK_DONE)
-      return busq_recorder_ring_damaged(self, slot);
-    if (!queue_push(from, &more))
-      return busq_recorder_no_memory(self);
-  }
+  result = queue_push_all(self, slot, record, n_more);
+  if (result)
+    return result;
   from->head += 1 + n_more;
   self->facts.events++;
   return BUSQ_OK;

@@ -770,5 +770,7 @@ int main(int argc, char **argv)
   CHECK_RUN(test_a_group_that_is_given_a_name_has_none_until_then);
   CHECK_RUN(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before);
   CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, seed);
+  /* A head was taken, and one of the records that it announces was damaged. */
+  CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, UINT64_C(908623407993581));
   return 0;
 }

@@ -189,10 +189,16 @@ def hold_and_wait(name: str, mine: str) -> None:
     time.sleep(60)
 
 
+def beside(directory: Path) -> set[str]:
+    """The files beside buses, also those of buses that other tests have left to be swept."""
+    return {path.name for path in directory.iterdir() if path.name.startswith(".")}
+
+
 def test_the_killed_leave_no_memory_behind(
     make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], bus_directory: Path
 ) -> None:
     arena = 1 << 20
+    before = beside(bus_directory)
     bus = make_bus(peers=3, capacity=16, arena=arena)
     stayer = bus.join("stayer")
 
@@ -210,7 +216,7 @@ def test_the_killed_leave_no_memory_behind(
 
     two_live_and_die(1)
     nothing_grows(lambda: two_live_and_die(30))
-    assert [path.name for path in bus_directory.iterdir() if path.name.startswith(".")] == []
+    assert beside(bus_directory) == before
     for name in ("w1", "w2"):  # every slot can be had again
         bus.join(name).close()
     stayer.send("stayer", b"x" * arena, timeout=0)
@@ -222,6 +228,7 @@ def test_the_killed_leave_no_memory_behind(
 def test_removing_a_bus_removes_what_the_killed_have_left_beside_it(
     bus: busq.Bus, bus_directory: Path, fork: Callable[..., Child]
 ) -> None:
+    before = beside(bus_directory)
     stayer = bus.join("stayer")
     child = fork(hold_and_wait, bus.name, "victim")
     while stayer.recv(timeout=PATIENCE_S).data != b"ready":
@@ -229,7 +236,7 @@ def test_removing_a_bus_removes_what_the_killed_have_left_beside_it(
     child.kill()
     busq.Bus.unlink(bus.name)  # before any peer has noticed the death
     stayer.close()
-    assert [path.name for path in bus_directory.iterdir() if path.name.startswith(".")] == []
+    assert beside(bus_directory) == before
 
 
 def test_a_killed_creator_leaves_no_half_made_bus(
