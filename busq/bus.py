@@ -224,9 +224,10 @@ class Bus:
         groups: int = _default(32),
         nodes: int | None = None,
         temporary: bool = _default(False),
+        reserve: bool = True,
         exist_ok: bool = False,
     ) -> Bus:
-        """Create a bus; its memory is reserved now.
+        """Create a bus.
 
         Parameters: `name`, 1 to 200 bytes without "/"; `order`, the ordering protocol, perhaps with options, as in
         "lamport:ack=all" (`busq.orders.ORDERS`); `peers`, how many may be joined at once, or of another order than
@@ -236,6 +237,8 @@ class Bus:
         peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (None:
         1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`,
         the name goes with the last process that has the bus open, whatever ends it, and does not wait for `unlink`;
+        `reserve`, False reserves memory where it is needed instead of now: then a bus with many places and a large
+        arena costs what is used of it, and a full file system is NoSpace where a peer joins or a message is sent;
         `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in whatever was not
         left out.
 
@@ -274,7 +277,7 @@ class Bus:
         chosen = {key: value.default if _is_default(value) else value for key, value in given.items()}
         _complete(chosen, asked)
         encoded = arguments.encode_bus_name(name)
-        settings = _checked_settings(chosen)
+        settings = (*_checked_settings(chosen), arguments.flag("reserve", reserve))
         directory = default_directory()
         while True:
             try:
@@ -746,7 +749,11 @@ class Bus:
         return self._raw().generation()
 
     def __reduce__(self) -> Any:
-        return _reopen, (self._directory, self._name, self._generation())
+        return _reopen, self._key()
+
+    def _key(self) -> tuple[str, str, bytes]:
+        """Return what another process opens this bus by, and no other that has its name then."""
+        return self._directory, self._name, self._generation()
 
 
 def _complete(chosen: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -762,14 +769,12 @@ def _complete(chosen: dict[str, Any], asked: dict[str, Any]) -> None:
 def _checked_settings(chosen: dict[str, Any]) -> tuple[Any, ...]:
     """Return the settings as the core takes them; TypeError or ValueError for one that it can't take."""
     order, groups, nodes = chosen["order"], chosen["groups"], chosen["nodes"]
-    if not isinstance(chosen["temporary"], bool):
-        raise arguments.wrong_type("temporary", chosen["temporary"], "True or False")
     bits = {"peers": 32, "capacity": 32, "arena": 64, "permissions": 32, "groups": 32, "nodes": 32}
     encoded = arguments.encode_order(order)
     numbers = [arguments.whole_number(key, chosen[key], n_bits) for key, n_bits in bits.items()]
     if (groups or nodes) and order != "bus1":
         raise ValueError(f"groups={groups}, nodes={nodes} with order {order!r}: only a bus of order bus1 has them")
-    return (encoded, *numbers, chosen["temporary"])
+    return (encoded, *numbers, arguments.flag("temporary", chosen["temporary"]))
 
 
 def _settings(config: dict[str, Any], keys: list[str]) -> str:

@@ -368,7 +368,7 @@ class OrderedPeer(Peer):
         return self._message(owner)
 
     def _check_ack(self, ack: bool) -> None:
-        arguments.check_ack(ack)
+        arguments.flag("ack", ack)
         if ack:
             raise ValueError(f"order {self._order.name} can't take a message back: acknowledging needs order bus1")
 

@@ -116,7 +116,8 @@ def check_limit(limit: Any) -> None:
         raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
 
 
-def check_ack(ack: Any) -> None:
-    """Raise TypeError unless it is True or False."""
-    if not isinstance(ack, bool):
-        raise wrong_type("ack", ack, "True or False")
+def flag(argument: str, value: Any) -> bool:
+    """Return it; TypeError unless it is True or False."""
+    if not isinstance(value, bool):
+        raise wrong_type(argument, value, "True or False")
+    return value

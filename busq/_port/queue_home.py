@@ -12,6 +12,7 @@ import contextlib
 import functools
 import itertools
 import os
+import resource
 import secrets
 import threading
 import time
@@ -27,12 +28,13 @@ from busq._port.deadline import NEVER, Deadline
 from busq.bus import Bus, _reopen
 from busq.peer import Peer
 
-# Of the bus that is made by itself: 34 MB.  A place is needed for each queue, for each process that puts, and for each
-# queue that a process gets from.
-PEERS = 256
-CAPACITY = 1792  # the ring has a slot more for each peer: 2048
-ARENA_BYTES = 16 << 20
-QUEUES_MAX = 64  # of one bus; there must be places for the processes that use them
+# Of the bus that is made by itself.  Its memory is reserved where it is needed: places and bytes that are not used cost
+# nothing.  A place is needed for each queue, for each process that puts, and for each queue that a process gets from.
+PEERS = 1024
+CAPACITY = 3072  # the ring has a slot more for each peer: 4096
+ARENA_BYTES = 2 << 30
+ARENA_BYTES_MIN = 16 << 20  # where the process has a limit on what it maps, or on the size of files
+QUEUES_MAX = 256  # of one bus; there must be places for the processes that use them
 
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
@@ -84,11 +86,11 @@ class Home:
     def __init__(self, bus: Bus, *, is_default: bool) -> None:
         self.bus = bus
         self.is_default = is_default
-        self.n_queues = 0  # made here
+        self.n_queues = 0  # made here, and not known to be gone
         facts = bus.stats()
         self.capacity: int = facts["capacity"]
         self.arena_bytes: int = facts["arena_bytes"]
-        self.key = (bus._directory, bus.name, bus._generation())  # what another process opens it by
+        self.key = bus._key()
         self.forget_peers()
         _homes[self.key] = self
         _await_end()
@@ -134,6 +136,13 @@ def register(queue: Any) -> None:
         live_queues.add(queue)
 
 
+def _arena_bytes() -> int:
+    """Return the size of an arena that this process, and children with its limits, can map beside all else."""
+    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE)]
+    bytes_max = min((limit // 4 for limit in limits if limit != resource.RLIM_INFINITY), default=ARENA_BYTES)
+    return max(ARENA_BYTES_MIN, min(ARENA_BYTES, bytes_max))
+
+
 def default_home() -> Home:
     """Return the bus of this process tree; a new one where there is none, or its places are taken."""
     global _default
@@ -142,7 +151,16 @@ def default_home() -> Home:
         home = seen() if seen is not None else None
         if home is None or home.n_queues >= QUEUES_MAX:
             name = private_name("queues")
-            bus = Bus.create(name, peers=PEERS, capacity=CAPACITY, arena=ARENA_BYTES, groups=0, nodes=0, temporary=True)
+            bus = Bus.create(
+                name,
+                peers=PEERS,
+                capacity=CAPACITY,
+                arena=_arena_bytes(),
+                groups=0,
+                nodes=0,
+                temporary=True,
+                reserve=False,
+            )
             home = Home(bus, is_default=True)
             made = weakref.ref(home)
             if _default is not seen:  # a handler of a signal has made one meanwhile
@@ -169,7 +187,7 @@ def home_on(bus: Any) -> Home:
         raise wrong_type("bus", bus, "None or a busq.Bus")
     if bus.order != "bus1":
         raise ValueError(f"bus {bus.name!r} has order {bus.order}: queues need a bus of order bus1")
-    return find_home((bus._directory, bus.name, bus._generation()), is_default=False)
+    return find_home(bus._key(), is_default=False)
 
 
 # ---- fork ----
@@ -225,16 +243,16 @@ util.register_after_fork(Home, _begin_process)
 
 
 def _end() -> None:
-    queues = list(live_queues)
-    for queue in queues:
-        if queue._local.is_private:
-            queue._local.overflow.is_cancelled = True  # no process can ever get it
-    for overflow in {*_overflows.values(), *(queue._local.overflow for queue in queues)}:
+    mine: list[Local] = [queue._local for queue in list(live_queues)]
+    for local in mine:
+        if local.is_private:
+            local.overflow.is_cancelled = True  # no process can ever get it
+    for overflow in {*_overflows.values(), *(local.overflow for local in mine)}:
         if not overflow.is_cancelled:
             overflow.join()
-    for queue in queues:
-        if queue._local.held is not None:
-            queue._local.held.ack_all()
+    for local in mine:
+        if local.held is not None:
+            local.held.ack_all()
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
         core.leave_all()
 
@@ -418,3 +436,4 @@ def let_go(local: Local) -> None:
         local.overflow.is_cancelled = True
         with contextlib.suppress(errors.BusqError):
             local.home.bus.remove(local.name)
+            local.home.n_queues -= 1

@@ -40,7 +40,7 @@ static void bus_dealloc(Bus *self)
 
 /* ---- files ---- */
 
-/* create(directory, name, order, peers, capacity, arena, permissions, groups, nodes, temporary): None where it exists. */
+/* create(directory, name, order, peers, capacity, arena, permissions, groups, nodes, temporary, reserve): None where it exists. */
 static PyObject *create(PyObject *module, PyObject *args)
 {
   busq_state *state = PyModule_GetState(module);
@@ -48,12 +48,13 @@ static PyObject *create(PyObject *module, PyObject *args)
   busq_config config = {0};
   unsigned long long arena_bytes;
   busq_bus *bus = NULL;
-  int is_temporary, result;
-  if (!PyArg_ParseTuple(args, "yyyIIKIIIp", &directory, &name, &config.order, &config.peers, &config.capacity, &arena_bytes,
-                        &config.permissions, &config.groups, &config.nodes, &is_temporary))
+  int is_temporary, reserves, result;
+  if (!PyArg_ParseTuple(args, "yyyIIKIIIpp", &directory, &name, &config.order, &config.peers, &config.capacity, &arena_bytes,
+                        &config.permissions, &config.groups, &config.nodes, &is_temporary, &reserves))
     return NULL;
   config.arena_bytes = arena_bytes;
   config.is_temporary = is_temporary != 0;
+  config.reserves_late = !reserves;
   Py_BEGIN_ALLOW_THREADS
   result = busq_bus_create(directory, name, &config, &bus);
   Py_END_ALLOW_THREADS

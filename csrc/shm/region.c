@@ -3,7 +3,7 @@
  * The file behind a bus: making, opening, validating and removing it; the calls are declared in busq.h.
  *
  * Guarantee: a bus appears under its name complete or not at all, even when its creator is killed; its memory is
- * reserved, so that a full file system is an error at creation and not a SIGBUS later; a file of another version, of
+ * reserved, at creation or where it is needed (reserve.h), so that a full file system is an error and not a SIGBUS; a file of another version, of
  * another boot, cut short, damaged, planted by another user or reached through a symbolic link is refused with its
  * reason.
  *
@@ -19,6 +19,7 @@
 #include "shm/death/bus_end.h"
 #include "shm/memory/files.h"
 #include "shm/memory/mapping.h"
+#include "shm/memory/reserve.h"
 #include "shm/memory/temporary.h"
 #include <dirent.h>
 #include <errno.h>
@@ -116,6 +117,7 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
       .arena_bytes = config->arena_bytes,
       .groups = config->groups,
       .nodes = config->nodes,
+      .reserves_late = config->reserves_late != 0,
   };
   if (config->groups > BUSQ_LAYOUT_GROUPS_MAX || config->nodes > BUSQ_LAYOUT_NODES_MAX)
     return busq_error(BUSQ_INVALID, "groups=%u, nodes=%u: expected up to %u groups, and up to %u nodes of each peer", config->groups,
@@ -131,13 +133,7 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
 
 static int region_reserve(busq_bus *bus, const char *directory)
 {
-  int number;
-  do
-    number = posix_fallocate(bus->fd, 0, (off_t)bus->geometry.reply_places_offset);
-  while (number == EINTR);
-  /* Places for replies are reserved by the peers that ask. */
-  if (number == 0 && ftruncate(bus->fd, (off_t)bus->geometry.segment_bytes) < 0)
-    number = errno;
+  const int number = busq_reserve_new(bus);
   if (number == 0)
     return BUSQ_OK;
   errno = number;

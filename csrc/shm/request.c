@@ -5,14 +5,13 @@
 #include "base/reserve.h"
 #include "shm/death/join.h"
 #include "shm/memory/names.h"
+#include "shm/memory/reserve.h"
 #include "shm/message/reply_place.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
 #include "shm/wait/descriptor.h"
 #include "shm/wait/send_call.h"
 #include "shm/wake/wake.h"
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,22 +44,6 @@ static int replies_without_slot(const busq_peer *peer)
                     peer->self->name, why);
 }
 
-/* Reserved here, so that a full file system is an error of the first ask, and a bus without requests needs no memory for
- * them. */
-static int reserve_places(const busq_peer *replies)
-{
-  const busq_geometry *geometry = &replies->bus->geometry;
-  const uint64_t begin = geometry->reply_places_offset + replies->slot * geometry->reply_places_bytes;
-  int number;
-  do
-    number = posix_fallocate(replies->bus->fd, (off_t)begin, (off_t)geometry->reply_places_bytes);
-  while (number == EINTR);
-  errno = number;
-  return number ? busq_error_system("can't reserve %llu bytes of bus \"%s\" for the replies to \"%s\"",
-                                    (unsigned long long)geometry->reply_places_bytes, replies->bus->name, replies->self->name)
-                : BUSQ_OK;
-}
-
 int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
 {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
@@ -76,7 +59,7 @@ int busq_peer_join_replies(busq_peer *peer, busq_peer **repliesp)
   }
   if (result == BUSQ_NO_SPACE)
     return replies_without_slot(peer);
-  if (result == BUSQ_OK && (result = reserve_places(*repliesp)) != BUSQ_OK) {
+  if (result == BUSQ_OK && (result = busq_reserve_replies((*repliesp)->bus, (*repliesp)->slot)) != BUSQ_OK) {
     busq_peer_free(*repliesp);
     *repliesp = NULL;
   }

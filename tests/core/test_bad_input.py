@@ -679,6 +679,61 @@ def test_a_full_file_system_is_no_space_at_creation_and_never_a_bus_error_later(
     assert list(directory.iterdir()) == []
 
 
+LATE = """
+import os, busq
+directory = os.environ["BUSQ_DIR"]
+queue = busq.Queue()
+small, large = bytes(3 << 20), bytes(64 << 20)
+for _ in range(3):
+    queue.put(small)
+    assert queue.get() == small
+try: queue.put(large)
+except busq.NoSpace: print("no space for what never fits")
+bus = busq.Bus.create("late", arena=1 << 30, reserve=False)
+alice, bob = bus.join("alice"), bus.join("bob")
+with open(directory + "/fills", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(65536)): pass
+    except OSError: pass
+try: bus.join("carol")
+except busq.NoSpace: print("no space for a peer")
+for size in (10, 1000, 20000):
+    sent = 0
+    try:
+        while True:
+            alice.send("bob", b"m" * size, timeout=0)
+            sent += 1
+    except busq.Full: assert sent > 0
+    for _ in range(sent): assert bob.recv(timeout=0).data == b"m" * size
+try: alice.send("bob", large, timeout=0)
+except busq.NoSpace: print("no space for a message")
+for number in range(5000):
+    queue.put(number)
+assert [queue.get() for _ in range(5000)] == list(range(5000))
+queue.put(small)
+assert queue.get() == small
+os.remove(directory + "/fills")
+bus.join("carol")
+alice.send("bob", small, timeout=0)
+assert bob.recv(timeout=0).data == small
+busq.Bus.unlink("late")
+print("survived")
+"""
+
+
+def test_memory_that_is_reserved_late_is_no_space_where_it_is_needed_and_never_a_bus_error(tmp_path: Path) -> None:
+    directory = tmp_path / "small"
+    directory.mkdir()
+    said = in_small_file_system(directory, "size=12m,mode=0700", LATE).splitlines()
+    assert said == [
+        "no space for what never fits",
+        "no space for a peer",
+        "no space for a message",
+        "survived",
+    ]
+    assert list(directory.iterdir()) == []
+
+
 def test_a_file_system_without_inodes_is_no_space(tmp_path: Path) -> None:
     directory = tmp_path / "small"
     directory.mkdir()

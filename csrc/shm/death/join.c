@@ -11,6 +11,7 @@
 #include "shm/letter/envelope.h"
 #include "shm/memory/mapping.h"
 #include "shm/memory/names.h"
+#include "shm/memory/reserve.h"
 #include "shm/message/share.h"
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"
@@ -215,7 +216,9 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
   if (!is_found)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots: %u are taken by live peers, and %u are kept for durable peers or until messages of peers that left are received; create the bus with more peers",
                       bus->name, bus->geometry.peers, n_held, bus->geometry.peers - n_held);
-  int result = busq_arena_init(&peer->sender.arena, bus, peer->slot);
+  int result = busq_reserve_slot(bus, peer->slot);
+  if (!result)
+    result = busq_arena_init(&peer->sender.arena, bus, peer->slot);
   if (!result && busq_life_hold(peer->lock_fd, peer->slot) < 0)
     result = busq_error_system("can't lock peer slot %u of bus \"%s\"", peer->slot, bus->name);
   if (!result) {

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/memory/extent.h"
+#include "shm/memory/reserve.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,13 +180,24 @@ static busq_record *class_carve(busq_arena *arena, uint32_t index)
   return record;
 }
 
+static void slabs_reach(busq_arena *arena, uint64_t extent)
+{
+  if (extent >= arena->slabs_end)
+    arena->slabs_end = extent + 1;
+}
+
+static bool slab_claim(busq_arena *arena, uint64_t extent)
+{
+  return busq_reserve_extents(arena->bus, extent, 1) && busq_extent_claim(arena->bus, extent, arena->slot);
+}
+
 static bool class_claim_extent(busq_arena *arena, uint32_t index)
 {
   busq_bus *bus = arena->bus;
   uint64_t extent = arena->slot;
-  if (!busq_extent_claim(bus, extent, arena->slot)) {
+  if (!slab_claim(arena, extent)) {
     extent = bus->geometry.peers;
-    while (extent < bus->geometry.extents && !busq_extent_claim(bus, extent, arena->slot))
+    while (extent < bus->geometry.extents && !slab_claim(arena, extent))
       extent++;
     if (extent == bus->geometry.extents)
       return false;
@@ -195,6 +207,7 @@ static bool class_claim_extent(busq_arena *arena, uint32_t index)
   busq_extent_become(bus, extent, arena->slot, BUSQ_EXTENT_SLAB, index);
   arena->classes[index].carving = (uint32_t)extent;
   arena->credit += busq_slab_records(bus, index);
+  slabs_reach(arena, extent);
   return true;
 }
 
@@ -223,6 +236,7 @@ static void slab_adopt(busq_arena *arena, uint64_t extent, uint32_t index)
     class->carving = (uint32_t)extent;
   arena->owned += extent >= bus->geometry.peers;
   arena->credit += carved;
+  slabs_reach(arena, extent);
 }
 
 /* One extent after the other, until so many records were looked at. */
@@ -298,6 +312,12 @@ static int line_is_full(const busq_arena_class *class)
                     (unsigned long long)(class->line_tail - class->line_head));
 }
 
+static int large_fits_nowhere(const busq_bus *bus, uint64_t bytes)
+{
+  return busq_error(BUSQ_NO_SPACE, "bus \"%s\" reserves its memory when it is needed, and the file system is full: there is none for a message of %llu bytes",
+                    bus->name, (unsigned long long)bytes);
+}
+
 int busq_arena_keep(busq_arena *arena, uint64_t bytes)
 {
   const uint32_t index = busq_arena_class_of(bytes);
@@ -324,6 +344,8 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
     record = busq_large_take(arena->bus, arena->slot, bytes);
     if (BUSQ_UNLIKELY(!record))
       record = large_take_slow(arena, bytes);
+    if (BUSQ_UNLIKELY(!record) && !busq_reserve_may_fit(arena->bus, busq_large_extents(arena->bus, bytes)))
+      return large_fits_nowhere(arena->bus, bytes);
   }
   BUSQ_ASSERT(index >= arena->class_limit || busq_class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
   BUSQ_ASSERT(!record || busq_arena_unit_of(arena->bus, record) < busq_bus_units(arena->bus));
@@ -354,7 +376,7 @@ static bool class_find_empty(busq_arena *arena, uint32_t index)
   bool some = false;
   for (uint64_t i = 0; i < class->stack_count; i++)
     arena->tally[busq_arena_extent_of(bus, class->stack[i])]++;
-  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = 0; extent < arena->slabs_end; extent++) {
     if (!arena->tally[extent] || arena->tally[extent] != busq_load_relaxed(&bus->table[extent].length))
       continue;
     arena->tally[extent] = BUSQ_ARENA_NONE;
@@ -375,7 +397,7 @@ static void class_give_back(busq_arena *arena, uint32_t index)
   class->stack_count = kept;
   if (class->carving != BUSQ_ARENA_NONE && arena->tally[class->carving] == BUSQ_ARENA_NONE)
     class->carving = BUSQ_ARENA_NONE;
-  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++)
+  for (uint64_t extent = 0; extent < arena->slabs_end; extent++)
     if (arena->tally[extent] == BUSQ_ARENA_NONE)
       busq_extent_give_back(bus, extent);
 }
@@ -391,14 +413,15 @@ static bool extents_give_back(busq_arena *arena)
       continue;
     if (class_find_empty(arena, index))
       class_give_back(arena, index);
-    memset(arena->tally, 0, arena->bus->geometry.extents * sizeof *arena->tally);
+    memset(arena->tally, 0, arena->slabs_end * sizeof *arena->tally);
   }
   return arena->owned < owned;
 }
 
 bool busq_arena_collect(busq_arena *arena, uint64_t looks)
 {
-  uint64_t cost = arena->bus->geometry.extents;
+  /* The ends of runs are looked for in the whole table, a word each. */
+  uint64_t cost = arena->slabs_end + arena->bus->geometry.extents / 16;
   arena->credit += looks;
   if (arena->inherited_count)
     slabs_adopt(arena, looks);

@@ -46,6 +46,7 @@ typedef struct {
   uint32_t slot;
   uint32_t class_limit; /* classes from here on do not fit twice into an extent: they are LARGE */
   uint32_t owned;       /* slab extents, our own one not counted */
+  uint64_t slabs_end;   /* behind the last extent of the table that was ever one of those */
   uint64_t credit;      /* looks that were earned by calls, and by records that came free, since extents were last given back */
   uint32_t *inherited;  /* slab extents of a predecessor whose records are not on our lists so far */
   uint64_t inherited_count;

@@ -25,6 +25,7 @@ struct busq_bus {
   uint32_t references; /* handles that use the mapping */
   int fd;              /* asks the kernel which peers live; holds no locks */
   int directory_fd;    /* for the FIFOs of peers that are waited for by file descriptor */
+  bool is_short; /* the file system had no memory when some was to be reserved last (reserve.h); any thread sets it */
   bool is_temporary;   /* its name goes with the last process that has it open (temporary.h) */
   int temporary_fd;         /* its lock shows that we have; -1 where that need not be shown */
   uint32_t users;      /* of this process: handles and peers that are not closed */

@@ -60,6 +60,13 @@ static inline uint64_t busq_extent_word(uint32_t generation, uint32_t owner, uin
   return (uint64_t)generation << 32 | (uint64_t)((owner + 1) & 0xffff) << 16 | (uint64_t)kind << 8 | class;
 }
 
+/* Free, and, if that is asked, reserved (reserve.h). */
+static inline bool busq_extent_is_free(const busq_bus *bus, uint64_t extent, bool and_reserved)
+{
+  const uint64_t word = busq_load_acquire(&bus->table[extent].word);
+  return busq_extent_kind(word) == BUSQ_EXTENT_FREE && (!and_reserved || busq_extent_generation(word));
+}
+
 /* Every change of hands has a generation of its own, so that a swap by a process that looked long ago fails. */
 static inline bool busq_extent_claim(busq_bus *bus, uint64_t extent, uint32_t owner)
 {

@@ -1,31 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/memory/large.h"
 #include "base/assert.h"
+#include "shm/memory/reserve.h"
 
 /* ---- runs of extents ---- */
 
-/* From the end of the table, so that slabs, which begin at its start, do not break up the long runs. */
+static bool run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length)
+{
+  for (uint64_t at = first + length; at-- > first;) {
+    if (busq_extent_claim(bus, at, slot))
+      continue;
+    for (uint64_t back = at + 1; back < first + length; back++)
+      busq_extent_give_back(bus, back);
+    return false;
+  }
+  return true;
+}
+
+/* From the end of the table, so that slabs, which begin at its start, do not break up the long runs.  Where the file
+ * system has no memory for a run, what is reserved already may hold it. */
 static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
 {
-  const uint64_t first = bus->geometry.peers;
-  uint64_t end = bus->geometry.extents, have = 0;
-  for (uint64_t at = end; at-- > first;) {
-    if (!busq_extent_claim(bus, at, slot)) {
-      for (uint64_t back = at + 1; back <= at + have; back++)
-        busq_extent_give_back(bus, back);
-      have = 0;
-    } else if (++have == length) {
-      return at;
+  uint64_t n_free = 0;
+  bool is_short = false;
+  for (uint64_t at = bus->geometry.extents; at-- > bus->geometry.peers;) {
+    n_free = busq_extent_is_free(bus, at, is_short) ? n_free + 1 : 0;
+    if (n_free < length)
+      continue;
+    if (busq_reserve_extents(bus, at, length)) {
+      if (run_claim_at(bus, slot, at, length))
+        return at;
+    } else {
+      is_short = true;
+      at = bus->geometry.extents;
     }
+    n_free = 0;
   }
-  for (uint64_t back = first; back < first + have; back++)
-    busq_extent_give_back(bus, back);
   return 0;
 }
 
 busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
 {
-  const uint64_t length = (bytes + bus->geometry.extent_bytes - 1) / bus->geometry.extent_bytes;
+  const uint64_t length = busq_large_extents(bus, bytes);
   const uint64_t first = run_claim(bus, slot, length);
   if (!first)
     return NULL;

@@ -12,6 +12,11 @@
  */
 #include "shm/memory/extent.h"
 
+static inline uint64_t busq_large_extents(const busq_bus *bus, uint64_t bytes)
+{
+  return (bytes + bus->geometry.extent_bytes - 1) / bus->geometry.extent_bytes;
+}
+
 /* A record in a run of its own; NULL where there is no such run. */
 busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes);
 uint64_t busq_run_length(const busq_bus *bus, uint64_t first);

@@ -6,6 +6,7 @@
 #define PAGE_BYTES 4096u
 #define EXTENT_BYTES_MIN UINT64_C(4096)
 #define EXTENT_BYTES_MAX (UINT64_C(256) << 10)
+#define EXTENT_BYTES_MAX_LATE (UINT64_C(64) << 10) /* a peer that joins reserves one */
 
 _Static_assert(sizeof(busq_destination) == 4, "destinations are packed");
 _Static_assert(offsetof(busq_record, destination) == 36, "a unicast of 24 bytes fits into one line");
@@ -32,8 +33,9 @@ static void geometry_arena(busq_geometry *geometry)
   uint64_t extent_bytes = power_of_two_up(geometry->arena_bytes / 512);
   if (extent_bytes < EXTENT_BYTES_MIN)
     extent_bytes = EXTENT_BYTES_MIN;
-  if (extent_bytes > EXTENT_BYTES_MAX)
-    extent_bytes = EXTENT_BYTES_MAX;
+  const uint64_t extent_bytes_max = geometry->reserves_late ? EXTENT_BYTES_MAX_LATE : EXTENT_BYTES_MAX;
+  if (extent_bytes > extent_bytes_max)
+    extent_bytes = extent_bytes_max;
   const uint64_t header_bytes = busq_record_payload_offset(geometry->peers, 512);
   geometry->extent_bytes = extent_bytes;
   geometry->extents = geometry->peers + (geometry->arena_bytes + header_bytes + extent_bytes - 1) / extent_bytes;
@@ -44,7 +46,7 @@ static bool numbers_are_in_range(const busq_geometry *asked)
   return asked->peers >= 1 && asked->peers <= BUSQ_LAYOUT_PEERS_MAX && asked->capacity >= 1 &&
          asked->capacity <= BUSQ_LAYOUT_CAPACITY_MAX && asked->arena_bytes >= BUSQ_LAYOUT_ARENA_BYTES_MIN &&
          asked->arena_bytes <= BUSQ_LAYOUT_ARENA_BYTES_MAX && asked->groups <= BUSQ_LAYOUT_GROUPS_MAX &&
-         asked->nodes <= BUSQ_LAYOUT_NODES_MAX;
+         asked->nodes <= BUSQ_LAYOUT_NODES_MAX && asked->reserves_late <= 1;
 }
 
 /* The tables of groups and nodes; what a bus does not have takes no room. */
@@ -70,6 +72,7 @@ bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)
       .arena_bytes = asked->arena_bytes,
       .groups = asked->groups,
       .nodes = asked->nodes,
+      .reserves_late = asked->reserves_late,
       .slot_count = power_of_two_up((uint64_t)asked->capacity + asked->peers),
   };
   const uint64_t peers = geometry->peers;

@@ -31,13 +31,15 @@
 #define BUSQ_LAYOUT_PAYLOAD_BYTES_MAX UINT64_C(0xffffffff)
 #define BUSQ_LAYOUT_UNIT_BYTES 64u /* records begin at multiples of this */
 
-/* Sizes and offsets, computed from five numbers and from nothing else. */
+/* Sizes and offsets, computed from six numbers and from nothing else. */
 typedef struct {
   uint32_t peers;
   uint32_t capacity;
   uint64_t arena_bytes; /* asked for; the largest payload */
   uint32_t groups;
   uint32_t nodes;       /* of each peer */
+  uint32_t reserves_late; /* 1: memory is reserved where it is needed (reserve.h) */
+  uint32_t blank;
   uint64_t slot_count;  /* per ring */
   uint64_t extent_bytes;
   uint64_t extents;

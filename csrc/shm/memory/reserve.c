@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "shm/memory/reserve.h"
+#include "base/error.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* An errno where there is no room.  With any other error the file system can't reserve, and all was reserved at
+ * creation. */
+static int range_reserve(const busq_bus *bus, uint64_t begin, uint64_t bytes)
+{
+  int number;
+  do
+    number = fallocate(bus->fd, 0, (off_t)begin, (off_t)bytes) == 0 ? 0 : errno;
+  while (number == EINTR);
+  return number == ENOSPC || number == EDQUOT || number == EFBIG ? number : 0;
+}
+
+static int all_reserve(const busq_bus *bus)
+{
+  int number;
+  do
+    number = posix_fallocate(bus->fd, 0, (off_t)bus->geometry.reply_places_offset);
+  while (number == EINTR);
+  return number;
+}
+
+static int tables_reserve(const busq_bus *bus)
+{
+  const busq_geometry *geometry = &bus->geometry;
+  if (fallocate(bus->fd, 0, 0, (off_t)geometry->rings_offset) < 0)
+    return errno == EOPNOTSUPP ? all_reserve(bus) : errno;
+  return range_reserve(bus, geometry->groups_offset, geometry->arena_offset - geometry->groups_offset);
+}
+
+int busq_reserve_new(const busq_bus *bus)
+{
+  const int number = bus->geometry.reserves_late ? tables_reserve(bus) : all_reserve(bus);
+  return number == 0 && ftruncate(bus->fd, (off_t)bus->geometry.segment_bytes) < 0 ? errno : number;
+}
+
+static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint32_t slot, const char *what)
+{
+  const int number = range_reserve(bus, begin, bytes);
+  errno = number;
+  return number ? busq_error_system("can't reserve %llu bytes of bus \"%s\" for %s of peer slot %u: the file system is full",
+                                    (unsigned long long)bytes, bus->name, what, slot)
+                : BUSQ_OK;
+}
+
+int busq_reserve_slot(busq_bus *bus, uint32_t slot)
+{
+  const busq_geometry *geometry = &bus->geometry;
+  const uint64_t ring_bytes = geometry->slot_count * sizeof(busq_pair);
+  const int result = reserve_for(bus, geometry->rings_offset + slot * ring_bytes, ring_bytes, slot, "the queue");
+  return result ? result
+                : reserve_for(bus, geometry->arena_offset + slot * geometry->extent_bytes, geometry->extent_bytes, slot,
+                              "small messages");
+}
+
+int busq_reserve_replies(busq_bus *bus, uint32_t slot)
+{
+  const busq_geometry *geometry = &bus->geometry;
+  return reserve_for(bus, geometry->reply_places_offset + slot * geometry->reply_places_bytes,
+                     geometry->reply_places_bytes, slot, "the replies");
+}
+
+static bool is_reserved(const busq_bus *bus, uint64_t extent)
+{
+  return busq_load_relaxed(&bus->table[extent].word) >> 32 != 0;
+}
+
+bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count)
+{
+  const busq_geometry *geometry = &bus->geometry;
+  bool is_all = true;
+  for (uint64_t extent = first; extent < first + count && is_all; extent++)
+    is_all = is_reserved(bus, extent);
+  if (BUSQ_LIKELY(is_all))
+    return true;
+  const uint64_t begin = geometry->arena_offset + first * geometry->extent_bytes;
+  const bool is_short = range_reserve(bus, begin, count * geometry->extent_bytes) != 0;
+  __atomic_store_n(&bus->is_short, is_short, __ATOMIC_RELAXED);
+  return !is_short;
+}
+
+bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)
+{
+  if (!__atomic_load_n(&bus->is_short, __ATOMIC_RELAXED))
+    return true;
+  uint64_t n_reserved = 0;
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++)
+    n_reserved += is_reserved(bus, extent);
+  return n_reserved >= n_extents;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_SHM_MEMORY_RESERVE_H
+#define BUSQ_SHM_MEMORY_RESERVE_H
+/*
+ * Memory of the file system behind a bus.
+ *
+ * Guarantee: no process touches memory that is not reserved, so that a full file system is an error where memory is
+ * asked for, and never a SIGBUS later.
+ *
+ * Mechanism.  A bus reserves all of its memory when it is created, or, if that was asked for (busq_config), what its
+ * tables take; then a peer reserves its ring and its own extent when it joins, and a sender reserves an extent of the
+ * common part before it becomes the first that ever claims it.  What is reserved stays so.  To reserve memory that is
+ * reserved changes nothing: so two processes may do it at once, and one that is killed in between leaves it to the next.
+ *
+ *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
+ *              killed behind its claim must not leave an extent that looks as if it had been reserved
+ *      run     is reserved in one call, which changes nothing where there is not enough: or a message that fits
+ *              nowhere would take the memory of others
+ *
+ * Not given: on a file system that can't reserve (EOPNOTSUPP) all is reserved at creation, by writing to it.
+ */
+#include "shm/memory/bus.h"
+
+/* All memory of a new bus, or, where it reserves late, its tables.  0, or an errno. */
+int busq_reserve_new(const busq_bus *bus);
+/* The ring of a peer, and its own extent. */
+int busq_reserve_slot(busq_bus *bus, uint32_t slot);
+/* The places for replies of a peer. */
+int busq_reserve_replies(busq_bus *bus, uint32_t slot);
+/* False where one of the extents was never reserved, and the file system is full. */
+bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count);
+/* False where the file system is full, and even all extents that were ever reserved are too few for such a run. */
+bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents);
+
+#endif /* BUSQ_SHM_MEMORY_RESERVE_H */
