@@ -139,8 +139,8 @@ class Peer:
         coroutine: in an event loop it is called with `timeout=0`, and raises `Full` where the peer that asked does not
         take its replies.
 
-        Cost: that of two messages; and twenty times a second, while any request waits, a system call for each process
-        that was asked.
+        Cost: that of two messages; and for the first second in which requests wait, twenty times, a system call for
+        each process that was asked, however many requests there are.
 
         >>> import asyncio, busq
         >>> async def serve(bob):

@@ -15,6 +15,7 @@
 #include "shm/wait/descriptor.h"
 #include "shm/wait/send_call.h"
 #include "shm/wake/fifo.h"
+#include "shm/wake/lives.h"
 #include "shm/wake/room.h"
 #include "shm/wake/wake.h"
 #include <string.h>
@@ -91,6 +92,7 @@ int busq_peer_listen(busq_peer *peer, uint32_t what)
     if (what == BUSQ_LISTEN_NOT) {
       busq_room_forget(peer);
       busq_fifo_disarm(peer);
+      (void)busq_lives_are_quiet(peer);
     }
     peer->descriptor.listens = what;
   }

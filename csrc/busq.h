@@ -448,6 +448,12 @@ void busq_peer_request_end(busq_peer *replies, uint64_t number);
 uint64_t busq_peer_request_life(busq_peer *replies, uint64_t number, uint64_t target, uint64_t began);
 /* Asks the kernel about it. */
 int busq_peer_life_goes_on(busq_peer *peer, uint64_t life);
+/* Makes the peer's descriptor readable at the end of that life; BUSQ_EMPTY where nothing can report that (wake/lives.h). */
+int busq_peer_watch_life(busq_peer *peer, uint64_t life);
+/* Wakes a thread of this process that waits for what this peer receives. */
+void busq_peer_wake(busq_peer *peer);
+/* BUSQ_PEER_DEAD where one of the processes has ended, and then none is watched any more; nor if it does not go on. */
+int busq_peer_watched_lives(busq_peer *peer, int goes_on);
 /* Replies, if the asker waits for it; BUSQ_EMPTY if it does not, and lives.  The parts end with the request. */
 int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_part *parts, uint32_t n_parts,
                     int64_t timeout_ns, uint32_t *sentp);

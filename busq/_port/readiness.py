@@ -51,7 +51,7 @@ class ReplyReadiness(Readiness):
     def listen(self, what: int) -> bool:
         if what == core.LISTEN_NOT:
             self._requests.look_for_lost()
-        return super().listen(what | core.LISTEN_LIVES if what else what)
+        return super().listen(what | core.LISTEN_LIVES if what and self._requests.has_to_look else what)
 
 
 class OrderedReadiness(Readiness):

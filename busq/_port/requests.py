@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import select
 import threading
 import time
 from typing import Any
@@ -27,6 +28,7 @@ from busq.peer import Message, Payload
 SLICE_NS = 50_000_000  # how long the death of the one asked may go unnoticed
 _SETTLE_NS = 2_000_000_000
 _SLEEP_MAX_NS = 10_000_000_000
+_LOOKS = 20
 
 
 class Requests:
@@ -40,6 +42,9 @@ class Requests:
         self._leader: dict[None, Request] = {}  # the one whose thread sleeps in the queue, if there is one
         self._asleep: dict[int, Request] = {}  # those whose threads sleep until they are woken
         self._look_ns = 0  # when to look for the dead again
+        self._looks = 0  # in a row, in which no request was begun
+        self._begun = self._seen = 0  # how many requests were, and when that was last looked at
+        self._is_watched = False  # the descriptor reports the end of each process that was asked
 
     def attach(self) -> None:
         """Let C ask as well, where no other request waits."""
@@ -86,6 +91,7 @@ class Requests:
             if not request.number:
                 left_ns = deadline.left_ns()
                 result = core.request_begin(self._port, self._replies, request, self._waiting, left_ns, is_asking)
+                self._has_begun()
             if result == core.OK:
                 result = core.ask_slice(self._port, request, data, self._replies, deadline.left_ns(), is_asking, note)
             if result != core.INTERRUPTED:
@@ -93,6 +99,11 @@ class Requests:
             # The one asked may be held up as well: by its replies to requests that were given up, in a full queue.
             while self.take(0) == core.OK:
                 pass
+
+    def _has_begun(self) -> None:
+        self._begun += 1
+        if self._is_watched:
+            core.wake(self._replies)  # to watch another set of processes
 
     def _forget(self, request: Request) -> None:
         if request.number:
@@ -116,17 +127,41 @@ class Requests:
         return core.take_reply(self._replies, self._waiting, timeout_ns)
 
     def look_for_lost(self) -> None:
-        """Wake the requests whose reply can't come any more; call it at least once in `SLICE_NS`.
+        """Wake the requests whose reply can't come any more; call it at least once in a slice while `has_to_look`.
 
-        The kernel is asked about each process once in a slice, however many requests depend on it.
+        The kernel is asked about each process once in a slice, however many requests depend on it.  After some slices
+        in which no request was begun, the descriptor of `replies` reports the end of any of those.
         """
+        if self._is_watched:
+            if core.watched_lives(self._replies, True) and not self._has_changed():
+                self._find_lost()  # a peer that has left wakes us, too
+                return
+            core.watched_lives(self._replies, False)
+            self._is_watched = False
+            self._look_ns = 0
         if time.monotonic_ns() < self._look_ns:
             return
         self._look_ns = time.monotonic_ns() + SLICE_NS
+        self._find_lost()
+        self._looks = 0 if self._has_changed() else self._looks + 1
+        if self._looks >= _LOOKS:
+            self._is_watched = core.watch_lives(self._replies, self._waiting)
+            self._looks = 0
+
+    def _find_lost(self) -> None:
         for request in core.find_lost(self._replies, self._waiting):
             request.is_lost = True
             if request.wake is not None:
                 request.wake()
+
+    def _has_changed(self) -> bool:
+        before, self._seen = self._seen, self._begun
+        return self._seen != before
+
+    @property
+    def has_to_look(self) -> bool:
+        """Whether nothing reports the end of one of the processes that were asked."""
+        return not self._is_watched or self._seen != self._begun
 
     def check_asked(self, request: Request) -> None:
         """Raise PeerDead if no reply can come any more."""
@@ -159,6 +194,7 @@ class Requests:
     def go_on(self, request: Request, end_ns: int) -> Message:
         """Take over from C, which has sent and registered a request."""
         try:
+            self._has_begun()
             self.wait(request, Deadline.until(end_ns))
             return self.finish(request)
         finally:
@@ -190,12 +226,27 @@ class Requests:
         leader = self._leader.setdefault(None, request)
         if leader is not request and leader.thread != request.thread:
             return self._sleep(request, slice_ns)
+        if leader is request and not self.has_to_look:
+            self._wait_behind_descriptor(slice_ns)
+            return True
         # A handler that runs on top of the leader, in its thread, can't wait for that to go on.
         if self._look_ns < time.monotonic_ns() - SLICE_NS:
             self._look_ns = time.monotonic_ns() + SLICE_NS
         self._check(self.take(min(slice_ns, SLICE_NS)))
         self.look_for_lost()
         return False
+
+    def _wait_behind_descriptor(self, slice_ns: int) -> None:
+        """Wait for a reply, or for the end of a process that was asked: nothing has to be looked at meanwhile."""
+        poll = select.poll()
+        poll.register(self._replies.fileno(), select.POLLIN)
+        try:
+            if core.listen(self._replies, core.LISTEN_MESSAGES) == core.OK:
+                poll.poll(slice_ns // 1_000_000 + 1)
+        finally:
+            core.listen(self._replies, core.LISTEN_NOT)
+        self._check(self.take(0))
+        self.look_for_lost()
 
     def _sleep(self, request: Request, slice_ns: int) -> bool:
         bell: queue.SimpleQueue[None] = queue.SimpleQueue()

@@ -374,6 +374,48 @@ static PyObject *find_lost(PyObject *module, PyObject *args)
   return lost;
 }
 
+/* watch_lives(replies, waiting): the descriptor reports the end of each process that requests depend on; False where it can't. */
+static PyObject *watch_lives(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  PyObject *object, *waiting;
+  int result = BUSQ_OK;
+  if (!PyArg_ParseTuple(args, "OO!", &object, &PyDict_Type, &waiting))
+    return NULL;
+  Port *replies = port_checked(module, object);
+  PyObject *all = replies ? PyDict_Values(waiting) : NULL;
+  for (Py_ssize_t i = 0; all && result == BUSQ_OK && i < PyList_Size(all); i++) {
+    PyObject *object_at = PyList_GetItem(all, i);
+    if (!PyObject_TypeCheck(object_at, (PyTypeObject *)state->request_type))
+      continue;
+    const Request *request = (Request *)object_at;
+    const uint64_t life = busq_peer_request_life(replies->peer, request->number, request->target, request->began);
+    result = !life ? BUSQ_OK : request->began ? busq_peer_watch_life(replies->peer, life) : BUSQ_EMPTY;
+  }
+  Py_XDECREF(all);
+  return all ? PyBool_FromLong(result == BUSQ_OK) : NULL;
+}
+
+static PyObject *wake_waiter(PyObject *module, PyObject *object)
+{
+  Port *replies = port_checked(module, object);
+  if (!replies)
+    return NULL;
+  busq_peer_wake(replies->peer);
+  Py_RETURN_NONE;
+}
+
+/* watched_lives(replies, goes_on): False where one of the processes has ended; then, or where it does not go on, none is watched. */
+static PyObject *watched_lives(PyObject *module, PyObject *args)
+{
+  PyObject *object;
+  int goes_on;
+  if (!PyArg_ParseTuple(args, "Op", &object, &goes_on))
+    return NULL;
+  Port *replies = port_checked(module, object);
+  return replies ? PyBool_FromLong(busq_peer_watched_lives(replies->peer, goes_on) == BUSQ_OK) : NULL;
+}
+
 static PyObject *tail(PyObject *module, PyObject *object)
 {
   Port *replies = port_checked(module, object);
@@ -430,6 +472,9 @@ PyMethodDef ask_functions[] = {{"take_reply", VARARGS(take_reply), NULL},
                                {"request_end", VARARGS(request_end), NULL},
                                {"is_lost", VARARGS(is_lost), NULL},
                                {"find_lost", VARARGS(find_lost), NULL},
+                               {"watch_lives", VARARGS(watch_lives), NULL},
+                               {"wake", ONE_ARG(wake_waiter), NULL},
+                               {"watched_lives", VARARGS(watched_lives), NULL},
                                {"tail", ONE_ARG(tail), NULL},
                                {"has_received", VARARGS(has_received), NULL},
                                {"follow", VARARGS(follow), NULL},

@@ -11,6 +11,7 @@
 #include "shm/send/multicast.h"
 #include "shm/wait/descriptor.h"
 #include "shm/wait/send_call.h"
+#include "shm/wake/lives.h"
 #include "shm/wake/wake.h"
 #include <stdio.h>
 #include <string.h>
@@ -301,6 +302,34 @@ uint64_t busq_peer_request_life(busq_peer *replies, uint64_t number, uint64_t ta
   if (seen.lo != busq_reply_word(turn, BUSQ_REPLY_AWAITED) && seen.lo != busq_reply_word(turn, BUSQ_REPLY_SENDING))
     return 0;
   return seen.hi ? seen.hi : busq_life_name_of(busq_target_slot(target), busq_target_incarnation(target), began);
+}
+
+int busq_peer_watch_life(busq_peer *peer, uint64_t life)
+{
+  const int result = busq_peer_receive_begin(peer);
+  if (result)
+    return result;
+  const bool is_watched = busq_lives_watch(peer, life);
+  busq_peer_receive_end(peer);
+  return is_watched ? BUSQ_OK : BUSQ_EMPTY;
+}
+
+void busq_peer_wake(busq_peer *peer)
+{
+  if (busq_peer_check(peer) == BUSQ_OK)
+    busq_wake_readers_of(peer->bus, peer->slot);
+}
+
+int busq_peer_watched_lives(busq_peer *peer, int goes_on)
+{
+  const int result = busq_peer_receive_begin(peer);
+  if (result)
+    return result;
+  const bool are_quiet = busq_lives_are_quiet(peer);
+  if (!goes_on)
+    busq_lives_unwatch(peer);
+  busq_peer_receive_end(peer);
+  return are_quiet ? BUSQ_OK : BUSQ_PEER_DEAD;
 }
 
 int busq_peer_life_goes_on(busq_peer *peer, uint64_t life)

@@ -268,3 +268,111 @@ def test_one_that_is_cancelled_leaves_the_line_without_a_search(bus: busq.Bus, m
 
     asyncio.run(main())
     assert len(compared) < 300  # where hashes collide
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_requests_that_wait_for_long_are_told_and_do_not_look(
+    bus: busq.Bus, fork: Fork, monkeypatch: Any, end: str
+) -> None:
+    def serve() -> None:
+        bob = busq.Bus.open(bus.name).join("bob")
+        for _ in range(20):
+            bob.recv(PATIENCE_S)
+        if end == "close":
+            bob.recv(PATIENCE_S)
+            bob.close()
+        signal.pause()
+
+    looks = []
+    find_lost = _requests.core.find_lost
+    monkeypatch.setattr(_requests.core, "find_lost", lambda *given: looks.append(0) or find_lost(*given))
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            await aio.wait_for(bus, "bob", timeout=PATIENCE_S)
+            asking = [asyncio.create_task(ann.ask("bob", b"?")) for _ in range(20)]
+            await asyncio.sleep(0)
+            requests: Any = _requests.requests_of(ann._peer)
+            while requests.has_to_look:
+                await asyncio.sleep(0.01)
+            before = len(looks)
+            child.kill() if end == "kill" else await ann.send("bob", b"close")
+            outcomes = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), PATIENCE_S)
+            assert all(isinstance(outcome, busq.PeerDead) for outcome in outcomes)
+            assert len(looks) - before < 10
+
+    child = fork(serve)
+    asyncio.run(main())
+
+
+def test_a_request_that_is_begun_while_others_wait_for_long_is_looked_at(bus: busq.Bus, fork: Fork) -> None:
+    def serve(name: str) -> None:
+        with busq.Bus.open(bus.name).join(name) as peer:
+            peer.recv(PATIENCE_S)
+            signal.pause()
+
+    children = {name: fork(serve, name) for name in ("bob", "carol")}
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            await aio.wait_for(bus, ["bob", "carol"], timeout=PATIENCE_S)
+            first = asyncio.create_task(ann.ask("bob", b"?"))
+            await asyncio.sleep(0)
+            requests: Any = _requests.requests_of(ann._peer)
+            while requests.has_to_look:
+                await asyncio.sleep(0.01)
+            second = asyncio.create_task(ann.ask("carol", b"?"))
+            while not requests.has_to_look:
+                await asyncio.sleep(0)
+            children["carol"].kill()
+            with pytest.raises(busq.PeerDead):
+                await asyncio.wait_for(second, PATIENCE_S)
+            assert not first.done()
+            children["bob"].kill()
+            with pytest.raises(busq.PeerDead):
+                await asyncio.wait_for(first, PATIENCE_S)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("end", ["kill", "close", "recv"])
+def test_a_task_that_waits_for_room_for_long_is_told_and_does_not_look(make_bus: Any, fork: Fork, end: str) -> None:
+    bus = make_bus(capacity=2)
+
+    def keep() -> None:
+        bob = busq.Bus.open(bus.name).join("bob")
+        signal.sigwait([signal.SIGUSR1])
+        bob.close() if end == "close" else bob.recv()
+        signal.pause()
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # inherited
+    child = fork(keep)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+
+    async def main() -> None:
+        async with aio.join(bus, "ann") as ann:
+            await aio.wait_for(bus, "bob", timeout=PATIENCE_S)
+            sending = asyncio.create_task(ann.send_many([("bob", b"")] * 3))
+            looks = 0
+            queues: Any = ann._queues
+            listen = queues._readiness.listen
+
+            def count(what: int) -> bool:
+                nonlocal looks
+                looks += 1
+                return bool(listen(what))
+
+            queues._readiness.listen = count
+            before = -1
+            while looks != before:  # a second without a look
+                before = looks
+                await asyncio.sleep(1)
+            os.kill(child.pid, signal.SIGKILL if end == "kill" else signal.SIGUSR1)
+            if end == "recv":
+                assert await asyncio.wait_for(sending, PATIENCE_S) == 3
+            else:
+                with pytest.raises(busq.PeerDead):
+                    await asyncio.wait_for(sending, PATIENCE_S)
+            assert looks - before < 10
+
+    asyncio.run(main())

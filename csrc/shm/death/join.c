@@ -16,6 +16,7 @@
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/pacing.h"
+#include "shm/wake/lives.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,6 +135,8 @@ static void slot_describe(busq_peer *peer)
 {
   busq_slot *self = peer->self;
   self->pid = (uint32_t)getpid();
+  self->pid_space = busq_lives_pid_space();
+  busq_store_relaxed(&self->mourners, 0);
   self->joined_ns = busq_time_wall_ns();
   self->began_ns = busq_time_host_ns();
   busq_store_relaxed(&self->sends.what, BUSQ_WAITING_NOT);

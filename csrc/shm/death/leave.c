@@ -13,6 +13,7 @@
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"
 #include "shm/wake/fifo.h"
+#include "shm/wake/lives.h"
 #include "shm/wake/wake.h"
 #include <stdlib.h>
 #include <unistd.h>
@@ -65,8 +66,10 @@ static void peer_leave(busq_peer *peer)
   else if (!(peer->life_flags & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&peer->receiver.ring);
   BUSQ_STEP("leave");
+  busq_lives_unwatch(peer);
   busq_fifo_close(peer);
   busq_store_release(&peer->self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LEAVING | peer->life_flags));
+  busq_lives_left(peer->bus, peer->slot);
   busq_notice_left(peer);
   if (busq_bus_is_recorded(peer->bus)) {
     if (!peer->receiver.is_consumer && !(peer->life_flags & BUSQ_LIFE_DURABLE))
@@ -126,6 +129,7 @@ void busq_peer_free(busq_peer *peer)
   free(peer->sender.known);
   free(peer->sender.destinations);
   free(peer->receiver.done);
+  free(peer->descriptor.lives);
   free(peer->replies.free);
   free(peer->replies.given_up);
   busq_bus_release(peer->bus);

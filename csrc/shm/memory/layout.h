@@ -140,6 +140,7 @@ typedef struct {
   uint32_t limit;   /* messages that this queue holds before senders wait, where that is less than the bus's capacity; 0: it is not */
   uint32_t armings; /* of a shared queue: of its FIFO, by all readers together */
   uint32_t unheld;  /* a handle of one of its nodes was let go since it looked (node.h) */
+  uint32_t mourners; /* peers that are woken when this one leaves (wake/lives.h), as in `room_waiters` */
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
@@ -170,6 +171,7 @@ typedef struct {
   uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (share.c); 0: not begun */
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
+  uint64_t pid_space; /* in which `pid` counts (wake/lives.h); 0: not known */
   uint32_t pid;
   uint32_t lives; /* how many processes have joined with this slot: the number of the last one's life.  The first life of an incarnation has its number */
   uint32_t name_bytes;

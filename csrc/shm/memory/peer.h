@@ -248,7 +248,13 @@ typedef struct {
   uint64_t kept_at;   /* the one that was found for what we have reached for */
 } busq_receiver;
 
-/* The descriptor behind fileno() (fifo.h, room.h): under the receiver's latch. */
+/* Another peer's life, whose end makes the descriptor readable (wake/lives.h). */
+typedef struct {
+  uint64_t life;
+  int fd; /* of its process */
+} busq_watched_life;
+
+/* The descriptor behind fileno() (fifo.h, room.h, lives.h): under the receiver's latch. */
 typedef struct {
   int poll_fd; /* -1 until it was asked for; readable when one of the next two is */
   int fifo_fd;
@@ -263,6 +269,9 @@ typedef struct {
   uint32_t listens; /* of busq_listen: what the descriptor is readable for */
   uint64_t asked;   /* for room, as in the slot; what is not there any more has come */
   uint64_t room_slice_ns; /* how long the next sleep for room may last */
+  bool room_is_unwatched; /* nothing reports the death of a reader that was asked for room */
+  busq_watched_life *lives;
+  uint32_t n_lives, lives_room;
 } busq_descriptor;
 
 /* Threads that sleep in a call: without a latch, each word by itself. */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/wait/descriptor.h"
+#include "shm/memory/life.h"
 #include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
 #include "shm/wake/fifo.h"
+#include "shm/wake/lives.h"
 #include "shm/wake/room.h"
 #include "shm/wake/wake.h"
 
@@ -16,10 +18,15 @@ static int descriptor_look(busq_peer *peer)
   return result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down) ? BUSQ_SHUTDOWN : result;
 }
 
-/* For how long it may stay unreadable if no process writes to it. */
+/* For how long it may stay unreadable if no process writes to it: for what blocks the queue, and for anything else. */
+static uint64_t descriptor_blocked_ns(const busq_peer *peer)
+{
+  return peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? peer->receiver.blocker.help_in_ns : UINT64_MAX;
+}
+
 static uint64_t descriptor_limit_ns(const busq_peer *peer)
 {
-  uint64_t limit_ns = peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? peer->receiver.blocker.help_in_ns : UINT64_MAX;
+  uint64_t limit_ns = BUSQ_NET_NS;
   if (peer->descriptor.asked && peer->descriptor.room_slice_ns < limit_ns)
     limit_ns = peer->descriptor.room_slice_ns;
   if (busq_load_acquire(&peer->bus->header->is_ending) && BUSQ_SLICE_NS < limit_ns)
@@ -49,7 +56,7 @@ void busq_descriptor_settle(busq_peer *peer)
     result = descriptor_look(peer);
   }
   if (result == BUSQ_EMPTY) {
-    busq_fifo_look_again(peer, descriptor_limit_ns(peer));
+    busq_fifo_look_again(peer, descriptor_blocked_ns(peer), descriptor_limit_ns(peer));
     return;
   }
   busq_fifo_sleep_lightly(peer);
@@ -70,6 +77,9 @@ int busq_descriptor_ask_for_room(busq_peer *peer, uint64_t failed_target)
   result = busq_fifo_open(peer);
   if (result == BUSQ_OK) {
     busq_room_ask(peer, slot);
+    /* In a long sleep, the death of the reader that is to make room has to be reported. */
+    if (peer->descriptor.room_slice_ns >= BUSQ_SLICE_NS)
+      peer->descriptor.room_is_unwatched |= is_memory || !busq_lives_watch(peer, busq_life_name(peer->bus, slot));
     /* Another look may find room by itself, and then no process would wake us. */
     if (busq_load_relaxed(&peer->sender.finds_more))
       busq_room_come(peer, slot);

@@ -238,19 +238,23 @@ void busq_fifo_sleep_lightly(busq_peer *peer)
 }
 
 /* Setting a timer anew also makes it unreadable. */
-void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns)
+void busq_fifo_look_again(busq_peer *peer, uint64_t blocked_ns, uint64_t in_ns)
 {
   const uint64_t now_ns = busq_time_now_ns();
   const uint32_t failed = busq_load_relaxed(&peer->receiver.inbox->fifo_failed);
   /* Where there are several readers, each looks for the others, should they die. */
-  const bool may_sleep = in_ns == UINT64_MAX && !peer->receiver.is_consumer &&
-                         !(peer->descriptor.listens & BUSQ_LISTEN_LIVES) &&
-                         !busq_load_relaxed(&peer->deaths.cares) &&
+  const bool must_look = peer->receiver.is_consumer || busq_load_relaxed(&peer->deaths.cares) ||
+                         (peer->descriptor.listens & BUSQ_LISTEN_LIVES);
+  const bool may_sleep = blocked_ns == UINT64_MAX && !must_look &&
                          (!failed || failed != (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo));
   if (!may_sleep)
     busq_fifo_sleep_lightly(peer);
-  const uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : BUSQ_SLICE_NS;
-  const uint64_t due_ns = now_ns + (in_ns < limit_ns ? in_ns : limit_ns);
+  uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : BUSQ_SLICE_NS;
+  if (!must_look && !(peer->descriptor.listens & BUSQ_LISTEN_MESSAGES))
+    limit_ns = BUSQ_NET_NS; /* it waits for no sender, which might be killed before its second signal */
+  if (in_ns < limit_ns)
+    limit_ns = in_ns;
+  const uint64_t due_ns = now_ns + (blocked_ns < limit_ns ? blocked_ns : limit_ns);
   if (now_ns < peer->descriptor.timer_due_ns && peer->descriptor.timer_due_ns <= due_ns)
     return;
   peer->descriptor.was_deep = may_sleep && fifo_is_deep(peer);

@@ -24,9 +24,9 @@ void busq_fifo_write_once(const busq_bus *bus, uint32_t slot);
 /* Makes it when it is first asked for. */
 int busq_fifo_open(busq_peer *peer);
 void busq_fifo_close(busq_peer *peer);
-/* Makes the descriptor readable after a while: where something is in the queue, a slice at most; UINT64_MAX where
- * nothing is. */
-void busq_fifo_look_again(busq_peer *peer, uint64_t in_ns);
+/* Makes the descriptor readable after a while: where something blocks the queue, by then, and after a slice at most
+ * (UINT64_MAX: nothing does); and by another time. */
+void busq_fifo_look_again(busq_peer *peer, uint64_t blocked_ns, uint64_t in_ns);
 /* Empties the FIFO and asks senders to signal; look at the queue once more afterwards. */
 void busq_fifo_arm(busq_peer *peer);
 /* Something has happened: the next sleep is none of the deep ones. */

@@ -40,12 +40,16 @@ bool busq_room_has_come(const busq_peer *peer)
 /* A wait in vain is followed by one twice as long. */
 void busq_room_forget(busq_peer *peer)
 {
-  if (peer->descriptor.asked && !busq_room_has_come(peer))
-    peer->descriptor.room_slice_ns = 2 * peer->descriptor.room_slice_ns < BUSQ_SLICE_NS
-                                         ? 2 * peer->descriptor.room_slice_ns
-                                         : BUSQ_SLICE_NS;
+  busq_descriptor *descriptor = &peer->descriptor;
+  const bool is_watched = descriptor->room_slice_ns >= BUSQ_SLICE_NS && !descriptor->room_is_unwatched;
+  const uint64_t most_ns = is_watched ? BUSQ_NET_NS : BUSQ_SLICE_NS;
+  if (!descriptor->asked || busq_room_has_come(peer))
+    descriptor->room_slice_ns = ROOM_SLICE_NS;
+  else if (2 * descriptor->room_slice_ns < most_ns)
+    descriptor->room_slice_ns *= 2;
   else
-    peer->descriptor.room_slice_ns = ROOM_SLICE_NS;
-  peer->descriptor.asked = 0;
+    descriptor->room_slice_ns = most_ns;
+  descriptor->asked = 0;
+  descriptor->room_is_unwatched = false;
   busq_store_relaxed(&peer->self->asks, 0);
 }
