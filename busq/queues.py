@@ -39,7 +39,6 @@ from busq._port.queue_home import (
     find_home,
     home_on,
     let_go,
-    mark_name,
     private_name,
     register,
 )
@@ -104,7 +103,6 @@ def _closed(queue: _Base[Any]) -> OSError:
 
 class _Base(Generic[_T]):
     _never_overflows = False
-    _shows_waiting = False  # on the bus, where something waits in this process
     _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
 
     def __init__(self, maxsize: int = 0, *, bus: Bus | None = None) -> None:
@@ -125,7 +123,7 @@ class _Base(Generic[_T]):
 
     def _begin(self, *, is_private: bool) -> None:
         """Begin in this process; a forked child does so again."""
-        self._local = Local(self._home, self._name, is_private=is_private, is_marked=self._shows_waiting)
+        self._local = Local(self._home, self._name, self._maxsize, is_private=is_private)
         self._is_closed = False
         self._send: Callable[..., Any] | None = None
         self._recv: Callable[..., Message] | None = None
@@ -182,14 +180,25 @@ class _Base(Generic[_T]):
 
     def _put_over(self, data: Any, timeout: float | None) -> None:
         """Put into a queue without room, or behind what has found none."""
-        if not self._has_place(Deadline(timeout)):
+        try:
+            is_put = await_so(lambda: self._try_over(data), Deadline(timeout))
+        except _TROUBLE as error:
+            self._fail(error, data)
+        if not is_put:
             where = f'the queue of "{self._name}" on bus "{self._home.bus.name}"'
             raise errors.Full(f"{where} stayed full until the timeout: it held {self._maxsize}, as many as it may")
-        self._local.overflow.append(data)
 
-    def _has_place(self, deadline: Deadline) -> bool:
-        """Whether, or once, fewer than maxsize are in the queue, as far as this process can know."""
-        return not self._maxsize or await_so(lambda: self._size() < self._maxsize, deadline)
+    def _try_over(self, data: Any) -> bool:
+        overflow = self._local.overflow
+        if overflow.append(data):
+            return True
+        if overflow.items:
+            return False
+        try:
+            self._home.sender().send(self._name, data, timeout=0)
+            return True
+        except errors.Full:
+            return False
 
     # ---- getting ----
 
@@ -208,16 +217,20 @@ class _Base(Generic[_T]):
 
     # ---- looking ----
 
+    def _waiting(self) -> int:
+        """Return how many wait in processes; what leaves them meanwhile is in shared memory by then."""
+        return self._local.overflow.tally() if self._overflows else 0
+
     def _size(self) -> int:
         try:
-            return self._local.count()[0] + len(self._local.overflow.items)
+            return self._waiting() + self._local.count()[0]
         except _TROUBLE as error:
             self._fail(error)
 
     def empty(self) -> bool:
         """Return whether nothing is there to be got.
 
-        What waits in other processes for room, or for its sender to finish it, is not there yet.
+        It agrees with `qsize`: what waits in any process for room is there, and a moment later can be got.
 
         Errors: OSError if the queue was closed here after something was put into it (a SimpleQueue: at all), as with
         multiprocessing's, or if the bus is damaged.
@@ -254,8 +267,9 @@ class _Base(Generic[_T]):
 
 def _timeout(block: bool, timeout: float | None) -> float | None:
     """Turn the words of multiprocessing into ours: there, what is below zero is no time."""
-    if isinstance(timeout, int | float) and timeout < 0:
-        return 0
+    with contextlib.suppress(TypeError):  # of what has no order timeout_ns knows whether it is a number
+        if timeout is not None and timeout < 0:
+            return 0
     timeout_ns(timeout)
     return timeout if block else 0
 
@@ -365,7 +379,7 @@ class Queue(_Base[_T]):
     def qsize(self) -> int:
         """Return how many objects no process has got yet.
 
-        Exact while no process puts or gets; without what waits in other processes for room.
+        Exact while no process puts or gets; with what waits in any process for room.
 
         Errors: OSError if the bus is damaged.
 
@@ -395,7 +409,7 @@ class Queue(_Base[_T]):
         if not self._maxsize:
             return False
         try:
-            return self._local.depth() + len(self._local.overflow.items) >= self._maxsize
+            return self._waiting() + self._local.depth() >= self._maxsize
         except _TROUBLE as error:
             self._fail(error)
 
@@ -547,8 +561,6 @@ class JoinableQueue(Queue[_T]):
     >>> queue.join()
     """
 
-    _shows_waiting = True
-
     def _begin(self, *, is_private: bool) -> None:
         super()._begin(is_private=is_private)
         self._local.held = _Held()
@@ -635,10 +647,9 @@ class JoinableQueue(Queue[_T]):
         await_so(self._is_done)
 
     def _is_done(self) -> bool:
-        """Look in this order: what has left a process was in the queue before its mark went."""
-        marks = mark_name(self._name)
+        """Look in this order: what has left a process was in the queue before it was no longer counted there."""
         try:
-            return not any(name.startswith(marks) for name in self._home.bus.peers()) and not self._local.count()[1]
+            return not self._waiting() and not self._local.count()[1]
         except _TROUBLE as error:
             self._fail(error)
 

@@ -273,6 +273,15 @@ int busq_peer_join_as(busq_bus *bus, const char *name, size_t name_bytes, uint32
 /* Lets senders wait at fewer messages in the queue that the peer reads than the bus's capacity; 0: no longer.  A
  * message to several receivers may exceed it, by one for each sender that sends one just then. */
 int busq_peer_limit(busq_peer *peer, uint32_t limit);
+/* Counts what a process keeps for a queue that has no room: beside a peer of it, for all processes to see, until the
+ * peer is gone.  The key names the queue among all that are counted on this bus; 0 is none.
+ *   add     one more.  BUSQ_FULL: all processes together have `bound` of them, where that is not 0.  BUSQ_NO_SPACE:
+ *           this peer counts for another key, and does so until it has settled all of it; take another peer.
+ *   settle  one less. */
+int busq_peer_tally_add(busq_peer *peer, uint64_t key, uint64_t bound);
+void busq_peer_tally_settle(busq_peer *peer);
+/* How many all processes that live keep.  A step per peer. */
+uint64_t busq_bus_tally(busq_bus *bus, uint64_t key);
 int busq_peer_close(busq_peer *peer);
 /* The handle lives until it was freed once more than it was retained. */
 void busq_peer_retain(busq_peer *peer);

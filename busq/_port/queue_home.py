@@ -70,6 +70,10 @@ class Joined:
         """Return it if it has joined."""
         return self._peers.get(None)
 
+    def forget(self) -> None:
+        """Let go of it, as soon as no other holds it; the next call of `peer` joins anew."""
+        self._peers.pop(None, None)
+
     def leave(self) -> None:
         """Close it; the next call of `peer` joins anew."""
         peer = self._peers.pop(None, None)
@@ -85,6 +89,7 @@ class Home:
 
     def __init__(self, bus: Bus, *, is_default: bool) -> None:
         self.bus = bus
+        self.raw = bus._raw()
         self.is_default = is_default
         self.n_queues = 0  # made here, and not known to be gone
         facts = bus.stats()
@@ -128,6 +133,11 @@ registry_lock = threading.RLock()  # of these three
 
 def private_name(what: str) -> str:
     return f"{what}-{os.getpid()}-{secrets.token_hex(8)}"
+
+
+def _tally_key(name: str) -> int:
+    """Return the number by which what waits for a queue is counted: that in its name."""
+    return int(name.rpartition("-")[2], 16)
 
 
 def register(queue: Any) -> None:
@@ -285,29 +295,39 @@ class Overflow:
     There is no Thread: where its `start` is struck it forgets the thread that it has begun, which dies of that.
     """
 
-    def __init__(self, put: Callable[[list[Any]], int], mark: Callable[[], Peer | None]) -> None:
+    def __init__(self, home: Home, name: str, bound: int) -> None:
         self.items: collections.deque[Any] = collections.deque()  # only the thread takes out, what it has put
         self._fed = _thread.allocate_lock()  # by the thread that holds it
-        self._put = put
-        self._mark = mark  # shows on the bus that there is something here
+        self._home = home
+        self._name = name
+        self._bound = bound  # of what waits in all processes together; 0: none
+        self.key = _tally_key(name)
+        bus = home.bus
+        self._counter = Joined(lambda: bus.join(private_name("waits")))
         self.is_cancelled = False
 
-    def append(self, data: Any) -> None:
-        """Leave it to the thread."""
-        marker = None if self._fed.locked() else self._mark()
-        self.items.append(data)
-        if not self._fed.locked():
-            self._begin(marker)
+    def append(self, data: Any) -> bool:
+        """Leave it to the thread; False where as much waits in all processes as may."""
+        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data)
+        if is_kept is None:  # that peer counts for another queue
+            is_kept = core.keep(self.items, self._counter.peer(), self.key, self._bound, data)
+        if is_kept and not self._fed.locked():
+            self._begin()
+        return bool(is_kept)
 
-    def _begin(self, marker: Peer | None) -> None:
+    def tally(self) -> int:
+        """Return how much waits in all processes."""
+        return self._home.raw.tally(self.key)
+
+    def _begin(self) -> None:
         """Return once a thread is at work."""
         _await_end()
         begun = _thread.allocate_lock()
         begun.acquire()
-        _thread.start_new_thread(self._feed, (marker or self._mark(), begun))
+        _thread.start_new_thread(self._feed, (begun,))
         begun.acquire()
 
-    def _feed(self, marker: Peer | None, begun: Any) -> None:
+    def _feed(self, begun: Any) -> None:
         is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun meanwhile
         if is_mine:
             _overflows[begun] = self
@@ -320,20 +340,31 @@ class Overflow:
             if not self.is_cancelled:
                 raise
         finally:
-            if marker is not None:
-                marker.close()
+            self._counter.forget()
             _overflows.pop(begun, None)
 
     def _feed_all(self) -> None:
         try:
-            while batch := [self.items[at] for at in range(min(_BATCH, len(self.items)))]:
+            while batch := [self.items[at][1] for at in range(min(_BATCH, len(self.items)))]:
                 for _ in range(self._put(batch)):
-                    self.items.popleft()
+                    core.settle(self.items)
         except BaseException:
-            self.items.clear()
+            while self.items:
+                core.settle(self.items)
             raise
         finally:
             self._fed.release()
+
+    def _put(self, batch: list[Any]) -> int:
+        """Put some, at least one, however long that takes; returns how many."""
+        sender = self._home.sender()
+        try:
+            return sender.send_many([(self._name, data) for data in batch], timeout=0)
+        except errors.Full as error:
+            n_sent = int(error.sent)
+        if not n_sent:
+            sender.send(self._name, batch[0])
+        return max(1, n_sent)
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until all has gone; False where it is too late."""
@@ -348,7 +379,7 @@ class Overflow:
     def _go_on(self) -> None:
         """Begin a thread where `append` was struck before it could."""
         if self.items and not self._fed.locked():
-            self._begin(None)
+            self._begin()
 
 
 # ---- a queue in this process ----
@@ -357,13 +388,12 @@ class Overflow:
 class Local:
     """What a process keeps for a queue, and what is left to do when it lets go of it."""
 
-    def __init__(self, home: Home, name: str, *, is_private: bool, is_marked: bool) -> None:
+    def __init__(self, home: Home, name: str, maxsize: int, *, is_private: bool) -> None:
         self.home = home
         self.name = name
         self.is_private = is_private  # no other process can have it
         self._reader = Joined(functools.partial(home.bus.join, name, shared=True, durable=True))
-        put, mark = functools.partial(_put_waiting, home, name), functools.partial(_show_waiting, home.bus, name)
-        self.overflow = Overflow(put, mark if is_marked else _no_mark)
+        self.overflow = Overflow(home, name, max(0, maxsize - home.capacity))
         self.held: Any | None = None  # of a JoinableQueue
         self.target = 0
         self.pid = os.getpid()
@@ -378,7 +408,7 @@ class Local:
 
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""
-        raw = self.home.bus._raw()
+        raw = self.home.raw
         found = raw.count(self._find())
         if found is None:  # another reader has made the queue anew
             self.target = 0
@@ -395,34 +425,8 @@ class Local:
 
     def depth(self) -> int:
         """Return how many places of the queue are taken."""
-        facts = self.home.bus._raw().peer(self._find() & 0xFFFF)
+        facts = self.home.raw.peer(self._find() & 0xFFFF)
         return 0 if facts is None else int(facts["depth"])
-
-
-def _no_mark() -> None:
-    pass
-
-
-def mark_name(name: str) -> str:
-    """Return how the names of peers begin that show that a process has more to put into a queue."""
-    return f"{name}-waits"
-
-
-def _show_waiting(bus: Bus, name: str) -> Peer:
-    """Show that on the bus: by a peer that goes with the process."""
-    return bus.join(private_name(mark_name(name)))
-
-
-def _put_waiting(home: Home, name: str, items: list[Any]) -> int:
-    """Put some of what found no room, at least one, however long that takes; returns how many."""
-    sender = home.sender()
-    try:
-        return sender.send_many([(name, data) for data in items], timeout=0)
-    except errors.Full as error:
-        n_sent = int(error.sent)
-    if not n_sent:
-        sender.send(name, items[0])
-    return max(1, n_sent)
 
 
 def let_go(local: Local) -> None:

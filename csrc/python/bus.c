@@ -263,6 +263,13 @@ static PyObject *bus_peek(Bus *self, PyObject *args)
   return error_raise(self->state, result);
 }
 
+/* tally(key): how much all processes keep that found no room. */
+static PyObject *bus_tally(Bus *self, PyObject *number)
+{
+  const unsigned long long key = PyLong_AsUnsignedLongLong(number);
+  return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(busq_bus_tally(self->bus, key));
+}
+
 /* readers(name): a result of the core; how many live processes read its queue, and whether they share it. */
 static PyObject *bus_readers(Bus *self, PyObject *args)
 {
@@ -421,6 +428,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},
+                                    {"tally", ONE_ARG(bus_tally), NULL},
                                     {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
                                     {"lost_its_name", NOARGS(bus_lost_its_name), NULL},

@@ -256,6 +256,46 @@ static PyObject *take_back_dropped(PyObject *module, PyObject *object)
   Py_RETURN_NONE;
 }
 
+/* ---- what finds no room in a queue ---- */
+
+/* keep(items, port, key, bound, data): counts it beside the port and puts (port, data) into the deque, in one step.  False: it would
+ * be more than the bound.  None: the port counts for another key. */
+static PyObject *keep(PyObject *module, PyObject *args)
+{
+  PyObject *items, *object, *data;
+  unsigned long long key, bound;
+  if (!PyArg_ParseTuple(args, "OOKKO", &items, &object, &key, &bound, &data))
+    return NULL;
+  Port *self = port_checked(module, object);
+  PyObject *item = self ? PyTuple_Pack(2, object, data) : NULL;
+  if (!item)
+    return NULL;
+  const int result = busq_peer_tally_add(self->peer, key, bound);
+  PyObject *kept = NULL;
+  if (result == BUSQ_OK && !(kept = PyObject_CallMethod(items, "append", "(O)", item)))
+    busq_peer_tally_settle(self->peer);
+  Py_DECREF(item);
+  Py_XDECREF(kept);
+  if (kept)
+    Py_RETURN_TRUE;
+  if (result == BUSQ_FULL)
+    Py_RETURN_FALSE;
+  if (result == BUSQ_NO_SPACE)
+    Py_RETURN_NONE;
+  return result == BUSQ_OK ? NULL : error_raise(self->state, result);
+}
+
+/* settle(items): the first of them has gone, or is given up. */
+static PyObject *settle(PyObject *module, PyObject *items)
+{
+  PyObject *item = PyObject_CallMethod(items, "popleft", NULL);
+  Port *self = item ? port_checked(module, PyTuple_GetItem(item, 0)) : NULL;
+  if (self)
+    busq_peer_tally_settle(self->peer);
+  Py_XDECREF(item);
+  return self ? new_ref(Py_None) : NULL;
+}
+
 static PyObject *port_fileno(Port *self, PyObject *unused)
 {
   int descriptor;
@@ -348,6 +388,8 @@ PyMethodDef port_functions[] = {{"set_guard", ONE_ARG(set_guard), NULL},
                                 {"lookup", VARARGS(lookup), NULL},
                                 {"set_limit", VARARGS(set_limit), NULL},
                                 {"take_back_dropped", ONE_ARG(take_back_dropped), NULL},
+                                {"keep", VARARGS(keep), NULL},
+                                {"settle", ONE_ARG(settle), NULL},
                                 {"change", VARARGS(change), NULL},
                                 {"listen", VARARGS(listen), NULL},
                                 {"failed_target", ONE_ARG(failed_target), NULL},

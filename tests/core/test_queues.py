@@ -21,9 +21,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
 
@@ -383,6 +386,21 @@ def test_a_process_ends_though_nobody_can_get_what_it_has_put(bus_directory: Pat
     assert not (bus_directory / done.stdout.strip()).exists()
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, 0.001, -0.5])
+@pytest.mark.parametrize("kind", [float, np.float64, np.float32, Fraction, Decimal])
+def test_a_timeout_is_a_number_of_any_type(kind: Callable[[float], Any], seconds: float) -> None:
+    queue: busq.Queue[int] = busq.Queue(1)
+    with pytest.raises(standard.Empty):
+        queue.get(timeout=kind(seconds))
+    queue.put(1, timeout=kind(seconds))
+    with pytest.raises(standard.Full):
+        queue.put(2, timeout=kind(seconds))
+    with pytest.raises(standard.Full):
+        busq.put_all([queue], 2, timeout=kind(seconds))
+    with pytest.raises(standard.Full):
+        queue.put(2, timeout=np.int64(-1))  # type: ignore[arg-type]
+
+
 # ---- more than shared memory holds ----
 
 
@@ -409,6 +427,76 @@ def test_a_limit_beyond_what_shared_memory_holds(shorter: int) -> None:
     threading.Timer(0.05, queue.get).start()
     queue.put(100)
     assert [queue.get(timeout=PATIENCE_S) for _ in range(100)] == list(range(1, 101))
+
+
+def fills(queue: Any, accepted: Any, may_end: Any) -> None:
+    """Put with four threads until the queue is full, and stay with what waits here."""
+    count = 0
+
+    def fill() -> None:
+        nonlocal count
+        with contextlib.suppress(standard.Full):
+            while True:
+                queue.put(1, timeout=0.05)
+                with lock:
+                    count += 1
+
+    lock = threading.Lock()
+    threads = [threading.Thread(target=fill) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    accepted.put(count)
+    may_end.wait()
+
+
+@pytest.mark.parametrize("maxsize", [15, 16, 17, 60])
+def test_maxsize_is_exact_for_all_processes_and_threads_together(shorter: int, maxsize: int) -> None:
+    queue: busq.Queue[int] = busq.Queue(maxsize)
+    accepted: busq.Queue[int] = busq.Queue()
+    may_end = multiprocessing.get_context("fork").Event()
+    putters = processes("fork", 4, fills, queue, accepted, may_end)
+    assert sum(accepted.get(timeout=PATIENCE_S) for _ in putters) == maxsize
+    assert (queue.qsize(), queue.full(), queue.empty()) == (maxsize, True, False)
+    with pytest.raises(busq.Full):
+        queue.put(2, timeout=0)
+    assert queue.get() == 1
+    queue.put(2, timeout=PATIENCE_S)
+    may_end.set()
+    assert sorted(queue.get(timeout=PATIENCE_S) for _ in range(maxsize)) == [1] * (maxsize - 1) + [2]
+    end(putters)
+    assert (queue.qsize(), queue.full(), queue.empty()) == (0, False, True)
+
+
+def test_what_waited_in_a_process_that_was_killed_takes_no_room(shorter: int) -> None:
+    queue: busq.Queue[int] = busq.Queue(60)
+    accepted: busq.Queue[int] = busq.Queue()
+    may_end = multiprocessing.get_context("fork").Event()
+    (putter,) = processes("fork", 1, fills, queue, accepted, may_end)
+    assert accepted.get(timeout=PATIENCE_S) == 60
+    putter.kill()
+    putter.join(PATIENCE_S)
+    assert queue.qsize() == shorter
+    for _ in range(60 - shorter):
+        queue.put(2, timeout=0)
+    assert queue.full()
+    assert sorted(queue.get(timeout=PATIENCE_S) for _ in range(60)) == [1] * shorter + [2] * (60 - shorter)
+
+
+def test_a_process_keeps_the_count_of_several_full_queues(shorter: int) -> None:
+    full: list[busq.Queue[int]] = [busq.Queue(20 + number) for number in range(3)]
+    for queue in full:
+        for number in range(queue._maxsize):
+            queue.put(number, timeout=0)
+        with pytest.raises(busq.Full):
+            queue.put(0, timeout=0)
+    assert [queue.qsize() for queue in full] == [20, 21, 22]
+    for queue in full:
+        assert [queue.get(timeout=PATIENCE_S) for _ in range(queue._maxsize)] == list(range(queue._maxsize))
+    wait_until(lambda: not queue_home._overflows, what="the threads have ended")
+    peers = full[0]._home.bus.peers
+    wait_until(lambda: not any("waits" in name for name in peers()), what="their places are free")
 
 
 def test_a_simple_queue_waits_for_room(shorter: int) -> None:
@@ -765,7 +853,7 @@ def test_join_waits_for_what_waits_in_another_process(shorter: int) -> None:
     (process,) = processes("fork", 1, puts, tasks, 200)
     assert tasks.get(timeout=PATIENCE_S) == 0
     tasks.task_done()
-    wait_until(lambda: any("waits" in name for name in tasks._home.bus.peers()), what="the child says so")
+    wait_until(lambda: tasks._local.overflow.tally() > 0, what="something waits in the child")
     joined = threading.Event()
     threading.Thread(target=lambda: (tasks.join(), joined.set()), daemon=True).start()
     for number in range(1, 200):

@@ -147,6 +147,7 @@ static void slot_describe(busq_peer *peer)
   busq_store_relaxed(&self->asks, 0);
   busq_store_relaxed(&self->in_hand, busq_load_relaxed(&self->sent) << 32); /* nothing */
   busq_store_relaxed(&self->searched, 0);
+  self->tally = (busq_pair){0, 0};
   peer->sender.sequence = peer->sender.sequence_limit = busq_load_relaxed(&self->sequence_reserved);
 }
 

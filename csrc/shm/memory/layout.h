@@ -19,7 +19,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 9u
+#define BUSQ_LAYOUT_VERSION 10u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -154,6 +154,7 @@ typedef struct {
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
   uint64_t granting; /* of which nodes it is sending handles (node.h); 0: none */
+  busq_pair tally; /* for which queue, and how much of what found no room there its process keeps (tally.c) */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
