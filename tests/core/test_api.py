@@ -632,6 +632,7 @@ def test_the_signature_of_create_tells_its_defaults() -> None:
         "groups": "32",
         "nodes": "None",
         "temporary": "False",
+        "reserve": "True",
         "exist_ok": "False",
     }
 
