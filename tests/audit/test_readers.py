@@ -179,6 +179,19 @@ def handle(bus: busq.Bus) -> int:
     return 1
 
 
+def handle_between_sends(bus: busq.Bus) -> int:
+    """The notice that the last holder let go stands between sends of the node's owner."""
+    with bus.join("ann") as ann, bus.join("bob") as bob:
+        for _ in range(3):
+            mine = ann.node()
+            ann.send("bob", b"", handles=[mine.handle])
+            bob.recv().handles[0].release()
+            assert ann.recv().kind == "node_released"
+            mine.destroy()
+            assert ann.recv().kind == "node_destroyed"
+    return 6
+
+
 def request(bus: busq.Bus) -> int:
     with bus.join("ann") as ann, bus.join("bob") as bob:
         answerer = threading.Thread(target=lambda: [bob.recv().reply(b"yes") for _ in range(10)])
@@ -227,7 +240,9 @@ def replica(bus: busq.Bus) -> int:
     return 0
 
 
-@pytest.mark.parametrize("way", [durable, acknowledged, node, handle, request, group, queue, replica])
+@pytest.mark.parametrize(
+    "way", [durable, acknowledged, node, handle, handle_between_sends, request, group, queue, replica]
+)
 def test_nothing_is_held_against_a_way_to_send_that_was_recorded(
     make_bus: Callable[..., busq.Bus], tmp_path: Path, way: Callable[[busq.Bus], int]
 ) -> None:

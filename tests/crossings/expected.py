@@ -66,7 +66,6 @@ FAULTS: dict[tuple[str, str], str] = {
         for event in ("closed", "resumed", "asyncio", "uvloop", "trio", "spawned child")
     },
     **{("draft", event): NO_RESERVE for event in ("asyncio", "uvloop", "trio")},
-    ("handle", "traced"): "an audit takes the notice of a node for a message that nobody sent",
     ("replica", "closed"): "a replica that was closed, and has raised `ShutDown`, keeps its bus open",
 }
 # Those that do not strike each time.

@@ -5,6 +5,7 @@
 #include "shm/group/group.h"
 #include "shm/memory/names.h"
 #include "shm/send/multicast.h"
+#include "shm/trace/tracer.h"
 #include <string.h>
 
 /* ---- changes ---- */
@@ -424,17 +425,16 @@ static int change_once(busq_peer *peer, const busq_change *change)
   return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;
 }
 
-/* Also of a change that is no call's, but made on the way: it is recorded as a send that began here. */
+/* Also of a change that is no call's, but made on the way. */
 int busq_group_change_try(busq_peer *peer, const busq_change *change)
 {
-  const bool is_by_the_way = busq_bus_is_recorded(peer->bus) && !peer->tracer.begun && !peer->tracer.is_silent;
+  const bool is_on_the_way = busq_tracer_begin_on_the_way(peer);
   int result = BUSQ_AGAIN;
   for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++) {
-    if (BUSQ_UNLIKELY(is_by_the_way))
+    if (BUSQ_UNLIKELY(is_on_the_way))
       peer->tracer.begun = busq_bus_recording_now(peer->bus);
     result = change_once(peer, change);
   }
-  if (BUSQ_UNLIKELY(is_by_the_way))
-    peer->tracer.begun = 0;
+  busq_tracer_end_on_the_way(peer, is_on_the_way);
   return result == BUSQ_AGAIN ? BUSQ_FULL : result;
 }

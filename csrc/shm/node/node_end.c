@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
 #include "shm/node/node_table.h"
+#include "shm/trace/tracer.h"
 #include <string.h>
 
 /* ---- making nodes ---- */
@@ -175,7 +176,9 @@ static int ending_try(busq_peer *peer, busq_node *node, busq_node_name name, uin
   ending.n_targets = told_list(peer, node, name, peer->nodes->targets);
   if (!ending.n_targets) /* no receiver is left; the end is a message even so */
     peer->nodes->targets[ending.n_targets++] = (uint64_t)peer->incarnation << 16 | peer->slot;
+  const bool is_on_the_way = busq_tracer_begin_on_the_way(peer);
   const int result = busq_multicast_try(peer, ending.targets, ending.n_targets, &payload);
+  busq_tracer_end_on_the_way(peer, is_on_the_way);
   return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;
 }
 

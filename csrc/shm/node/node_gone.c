@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/burial/grave.h"
 #include "shm/node/node_table.h"
+#include "shm/trace/tracer.h"
 
 /* ---- what the gone have left: their nodes, and the handles that they held ---- */
 
@@ -62,7 +63,10 @@ static int release_tell(busq_peer *peer, busq_node_name name, uint64_t holds)
   const busq_part part = {&tail, sizeof tail};
   const busq_payload payload = {
       .parts = &part, .n_parts = 1, .form = BUSQ_FORM_DATA | BUSQ_FORM_ENVELOPE, .size_bytes = sizeof tail};
-  return busq_multicast_try(peer, &self, 1, &payload);
+  const bool is_on_the_way = busq_tracer_begin_on_the_way(peer);
+  const int result = busq_multicast_try(peer, &self, 1, &payload);
+  busq_tracer_end_on_the_way(peer, is_on_the_way);
+  return result;
 }
 
 static int owned_tend(busq_peer *peer, uint32_t index)

@@ -36,6 +36,22 @@ void busq_tracer_leave(busq_peer *peer);
 /* With the send latch: a send whose tag is known, what became of its stages, and how it ended. */
 void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets,
                             uint32_t group /* 1 + its index; 0: none */, uint64_t view);
+/* A message that is no call's, but made on the way, is recorded as a send that begins here.  True if it is; `end` gets
+ * that answer. */
+static inline bool busq_tracer_begin_on_the_way(busq_peer *peer)
+{
+  if (BUSQ_LIKELY(!busq_bus_is_recorded(peer->bus)) || peer->tracer.begun || peer->tracer.is_silent)
+    return false;
+  peer->tracer.begun = busq_bus_recording_now(peer->bus);
+  return true;
+}
+
+static inline void busq_tracer_end_on_the_way(busq_peer *peer, bool is_on_the_way)
+{
+  if (BUSQ_UNLIKELY(is_on_the_way))
+    peer->tracer.begun = 0;
+}
+
 void busq_tracer_send_commit(busq_peer *peer);
 void busq_tracer_send_end(busq_peer *peer, uint64_t timestamp, int result);
 void busq_tracer_stage(busq_peer *peer, uint64_t sequence, uint32_t slot, uint64_t timestamp);
