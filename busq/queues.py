@@ -37,6 +37,7 @@ from busq._port.queue_home import (
     await_so,
     default_home,
     find_home,
+    hand_on,
     home_on,
     let_go,
     private_name,
@@ -90,6 +91,7 @@ def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str,
         text = f"the queue {name!r} can't be used here, for its bus can't be opened: {error}"
         raise pickle.UnpicklingError(text) from error
     queue._settle(home, name, maxsize, is_private=False)
+    home.raw.handed(name, -1)
     return queue
 
 
@@ -132,6 +134,7 @@ class _Base(Generic[_T]):
 
     def __reduce__(self) -> Any:
         self._local.is_private = False
+        hand_on(self._home, self._name)
         return _revive, (type(self), self._home.key, self._home.is_default, self._name, self._maxsize)
 
     def __repr__(self) -> str:

@@ -92,6 +92,7 @@ class Home:
         self.raw = bus._raw()
         self.is_default = is_default
         self.n_queues = 0  # made here, and not known to be gone
+        self.handed: set[str] = set()  # queues that were handed on from here, and perhaps not opened so far
         facts = bus.stats()
         self.capacity: int = facts["capacity"]
         self.arena_bytes: int = facts["arena_bytes"]
@@ -127,8 +128,9 @@ def _join_sender(bus: Bus) -> Peer:
 
 _homes: weakref.WeakValueDictionary[tuple[str, str, bytes], Home] = weakref.WeakValueDictionary()
 live_queues: weakref.WeakSet[Any] = weakref.WeakSet()
+_kept: set[Home] = set()  # whose bus would go before the queues were opened that this process has handed on
 _default: weakref.ref[Home] | None = None
-registry_lock = threading.RLock()  # of these three
+registry_lock = threading.RLock()  # of these four
 
 
 def private_name(what: str) -> str:
@@ -153,9 +155,32 @@ def _arena_bytes() -> int:
     return max(ARENA_BYTES_MIN, min(ARENA_BYTES, bytes_max))
 
 
+def hand_on(home: Home, name: str) -> None:
+    """Keep a bus open until another process has opened a queue that goes there in a pickle, or this one ends."""
+    home.raw.handed(name, 1)
+    home.handed.add(name)
+    _kept.add(home)
+
+
+def _drop_opened() -> None:
+    """Let go of buses that need not be kept any more.
+
+    First out, then the look: what another call hands on in between is seen, or stays in.
+    """
+    for home in list(_kept):
+        for name in list(home.handed):
+            home.handed.discard(name)
+            if home.raw.handed(name, 0):
+                home.handed.add(name)
+        _kept.discard(home)
+        if home.handed:
+            _kept.add(home)
+
+
 def default_home() -> Home:
     """Return the bus of this process tree; a new one where there is none, or its places are taken."""
     global _default
+    _drop_opened()
     with registry_lock:
         seen = _default
         home = seen() if seen is not None else None
@@ -217,8 +242,10 @@ def _after_fork_in_child() -> None:
     global registry_lock
     registry_lock = threading.RLock()
     _overflows.clear()
+    _kept.clear()
     _begin_process(None)
     for home in list(_homes.values()):
+        home.handed.clear()
         home.forget_peers()
     for queue in list(live_queues):
         queue._begin(is_private=False)
@@ -433,6 +460,7 @@ def let_go(local: Local) -> None:
     """Leave a queue that this process has dropped; one that no other can have goes with it."""
     if local.pid != os.getpid():
         return
+    _drop_opened()
     if local.held is not None:
         local.held.ack_all()
     local.close_reader()

@@ -270,6 +270,17 @@ static PyObject *bus_tally(Bus *self, PyObject *number)
   return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(busq_bus_tally(self->bus, key));
 }
 
+/* handed(name, change): how often a queue was handed on and not opened, after the change. */
+static PyObject *bus_handed(Bus *self, PyObject *args)
+{
+  const char *name;
+  Py_ssize_t bytes;
+  int change;
+  if (!PyArg_ParseTuple(args, "s#i", &name, &bytes, &change))
+    return NULL;
+  return PyLong_FromUnsignedLongLong(busq_bus_handed(self->bus, name, (size_t)bytes, change));
+}
+
 /* readers(name): a result of the core; how many live processes read its queue, and whether they share it. */
 static PyObject *bus_readers(Bus *self, PyObject *args)
 {
@@ -429,6 +440,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},
                                     {"tally", ONE_ARG(bus_tally), NULL},
+                                    {"handed", VARARGS(bus_handed), NULL},
                                     {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
                                     {"lost_its_name", NOARGS(bus_lost_its_name), NULL},

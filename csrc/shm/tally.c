@@ -17,9 +17,13 @@
  * A peer counts for one queue at a time.  Key and count change by one swap, so the key is free as soon as the count is
  * 0, and nothing can be added under it a moment later.
  *
+ * How often a queue was handed on is counted beside the queue.  A process that is killed before it opens what it was
+ * handed leaves the count too high: then those that handed it on keep the bus open until they end.
+ *
  * Not given: an order among those that add.
  */
 #include "shm/burial/grave.h"
+#include "shm/memory/names.h"
 #include "shm/memory/peer.h"
 #include <sched.h>
 
@@ -88,4 +92,21 @@ void busq_peer_tally_settle(busq_peer *peer)
     BUSQ_ASSERT(seen.hi);
     BUSQ_STEP("tally");
   } while (!busq_pair_cas(tally, &seen, (busq_pair){seen.lo, seen.hi - 1}));
+}
+
+uint64_t busq_bus_handed(busq_bus *bus, const char *name, size_t name_bytes, int change)
+{
+  uint64_t life;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    if (!busq_name_is(bus, slot, name, name_bytes, &life))
+      continue;
+    for (;;) {
+      uint64_t *handed = &bus->slots[slot].handed;
+      const uint64_t seen = busq_load_acquire(handed);
+      const uint64_t count = change < 0 ? seen - (seen > 0) : seen + (change > 0);
+      if (count == seen || busq_cas64(handed, seen, count))
+        return count;
+    }
+  }
+  return 0;
 }

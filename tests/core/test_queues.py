@@ -33,6 +33,7 @@ from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
 import busq
 from busq import queues
 from busq._port import queue_home
+from busq.bus import bus_names
 
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -778,6 +779,53 @@ def hands_on(queue: Any, depth: int) -> None:
 
 def hands_on_again(pickled: bytes, depth: int) -> None:
     hands_on(pickle.loads(pickled), depth)
+
+
+def gives_back(queue: Any) -> Any:
+    queue.put("hello")
+    answer: busq.Queue[str] = busq.Queue()
+    answer.put("a new queue")
+    return answer
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_queue_that_is_handed_on_is_kept_by_no_other(method: str) -> None:
+    """While an argument or a result is under way, its pickle is all there is of it."""
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        for _ in range(3):
+            result = pool.apply_async(gives_back, (busq.Queue(),))
+            gc.collect()
+            assert result.get(PATIENCE_S).get(timeout=PATIENCE_S) == "a new queue"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_parent_forgets_a_queue_before_its_children_open_it(method: str) -> None:
+    def start() -> list[Any]:
+        queue: busq.Queue[int] = busq.Queue()
+        return processes(method, 1, puts, queue, 3) + processes(method, 1, gets, queue, 3)
+
+    started = start()
+    gc.collect()
+    end(started)
+
+
+def gets(queue: Any, count: int) -> None:
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(count)] == list(range(count))
+
+
+def test_a_bus_is_kept_no_longer_than_until_its_queue_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_home, "_default", None)
+    queue: busq.Queue[int] = busq.Queue()
+    bus, pickled = queue._home.bus.name, pickle.dumps(queue)
+    del queue
+    gc.collect()
+    assert bus in bus_names()
+    queue = pickle.loads(pickled)
+    queue.put(1)
+    assert queue.get() == 1
+    del queue
+    gc.collect()
+    assert bus not in bus_names()
 
 
 def test_a_queue_is_handed_on_in_any_pickle() -> None:
