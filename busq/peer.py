@@ -92,8 +92,8 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
     def data(self) -> bytes:
         """The payload as bytes; of an object, the bytes that it is written as.
 
-        Errors: ValueError once the view of a message larger than 4096 bytes was released; ForkedHandle where such a
-        message of the parent process is read in a forked child.
+        Errors: of a message larger than 4096 bytes, ValueError once its view was released, unless it was received with
+        `ack=True`, and those of `view`.
 
         Cost: none up to 4096 bytes.  Of a larger message, the first access copies the payload, and gives its place in
         the queue and its memory back.
@@ -179,7 +179,8 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
 
         Errors: ShutDown if the peer was closed meanwhile, ForkedHandle in a forked child; then the message comes again.
 
-        Cost: one atomic step; it gives the message's place in the queue and its memory back.
+        Cost: one atomic step; it gives the message's place in the queue and its memory back.  A payload larger than
+        4096 bytes keeps both until its views are released, and `data` was read or the message is dropped.
 
         >>> import busq
         >>> with busq.Bus.create("doc-ack") as bus, bus.join("alice") as alice:
@@ -230,9 +231,16 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
         """Return the payload as a read-only memoryview, without a copy.
 
         A payload larger than 4096 bytes stays in the sender's memory, and keeps its place in the queue, until the view
-        is released: by `release()`, at the end of a `with` block, or when it is dropped.
+        is released: by `release()`, at the end of a `with` block, or when it is dropped; and until `ack`, if it was
+        received with `ack=True`, where each call returns a view of its own.  It shows what was sent for as long as
+        anything looks at it, whatever is closed, resumed or forked meanwhile.
 
-        Errors: ForkedHandle where a message of the parent process is read in a forked child.
+        The memory can't be written to: where a library heeds no flag, as `torch.from_numpy` does not, a write through
+        the view ends this process (SIGSEGV), and no other one sees a change.
+
+        Errors: ForkedHandle where a message of the parent process is read in a forked child; ShutDown for one that was
+        neither read nor acknowledged when its peer was closed, since it belongs to a successor; OSError where this
+        process may not map the bus a second time.
 
         Cost: about a microsecond, whatever the size.
 
@@ -252,7 +260,7 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
         What was out of band in it (the contents of NumPy arrays, Arrow buffers) is not copied: it comes as read-only
         views of the shared memory, which keep the message's place in the queue and its memory until the last of them,
         and the message, is dropped.  They may outlive the message, the peer, the bus and a fork.  Of an object of up to
-        4096 bytes, and of a message received with `ack=True`, they are views of a copy.  To change an array, copy it.
+        4096 bytes they are views of a copy.  To change an array, copy it: as with `view`, a write ends this process.
 
         **Unpickling runs code that the sender chose.**  A process that may write to the bus can run code here: with the
         default permissions every program of the same user, and no other.  A peer that joined with a codec unpickles

@@ -524,11 +524,15 @@ class _Held:
 
     def of_this_thread(self) -> collections.deque[Message]:
         """Return where messages of this thread are kept, the first one first."""
-        return self._by_thread.setdefault(threading.get_ident(), collections.deque())
+        thread = threading.get_ident()
+        messages = self._by_thread.get(thread)
+        return self._by_thread.setdefault(thread, collections.deque()) if messages is None else messages
 
     def report(self) -> bool:
         """Acknowledge the first that this thread got, or else, the first of some other; False where there is none."""
-        return any(core.ack_next(messages) for messages in (self.of_this_thread(), *self._by_thread.values()))
+        if core.ack_next(self.of_this_thread()):
+            return True
+        return any(core.ack_next(messages) for messages in list(self._by_thread.values()))
 
     def is_empty(self) -> bool:
         """Whether all was reported."""

@@ -58,6 +58,7 @@ typedef enum {
 
 typedef struct busq_bus busq_bus;
 typedef struct busq_peer busq_peer;
+typedef struct busq_window busq_window;
 
 typedef struct {
   uint32_t peers;       /* how many may be joined at once */
@@ -209,7 +210,8 @@ typedef enum {
   BUSQ_TAKE_COPIED = 0, /* it is done with */
   BUSQ_TAKE_PINNED = 1, /* its memory stays until busq_peer_release */
   BUSQ_TAKE_OFFERED = 2, /* it stays until busq_peer_ack; a successor receives it again if that does not come */
-  BUSQ_TAKE_DRAFT = 3 /* of a pin: it was not received, but is going to be sent */
+  BUSQ_TAKE_DRAFT = 3, /* of a pin: it was not received, but is going to be sent */
+  BUSQ_TAKE_ACKED = 4 /* of a pin: it was offered, and acknowledged while it was shown */
 } busq_take;
 
 const char *busq_error_text(void);
@@ -301,6 +303,9 @@ int busq_peer_recv_as(busq_peer *peer, uint32_t mode, busq_message *messages, ui
 void busq_peer_release(busq_peer *peer, const busq_message *message);
 int busq_peer_is_forked(const busq_peer *peer); /* 1: the handle belongs to the parent process */
 int busq_peer_ack(busq_peer *peer, const busq_message *message);
+/* Acknowledges one whose memory is still looked at: from now on it is pinned, and has to be released; a pin sees to
+ * that. */
+int busq_peer_ack_and_keep(busq_peer *peer, const busq_message *message);
 /* Gives back a message that was taken, pinned or offered, and that the application has not seen: it comes next, as if
  * it had not been taken.  BUSQ_INVALID where that can't be; then it is still taken. */
 int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
@@ -353,7 +358,10 @@ void busq_peer_receive_end(busq_peer *peer);
  *   EMPTY -> TAKEN     busq_pin_recv; dropped now, the message is given back
  *   TAKEN -> KEPT      the caller's own store, as its last step before it hands the message over; dropped now, it is
  *                      released, or, where it was offered, left to a successor
- *   KEPT -> SHOWN      it is looked at in place: a forked child goes on seeing what it was
+ *   EMPTY -> KEPT      busq_pin_open and then busq_pin_adopt, for a message that the caller has taken by itself
+ *   KEPT -> SHOWN      busq_pin_show for each view of it, and busq_pin_end where a view ends: it is looked at in place,
+ *                      at message.data, where it can't be written to; a forked child goes on seeing what it was
+ *   SHOWN -> KEPT      the last view of a message that is not acknowledged has ended
  *   -> EMPTY           everything else
  */
 typedef enum { BUSQ_PIN_EMPTY = 0, BUSQ_PIN_TAKEN = 1, BUSQ_PIN_KEPT = 2, BUSQ_PIN_SHOWN = 3, BUSQ_PIN_BUSY = 4 } busq_pin_state;
@@ -367,17 +375,21 @@ struct busq_pin {
   busq_message message;
   busq_pin *next; /* of those that are shown */
   busq_pin **link;
+  busq_window *window; /* through which its message is shown; NULL: it is a draft, or was not shown so far */
   void *copy; /* while the process forks */
-  uint32_t n_views; /* of a draft */
+  uint32_t n_views;
 };
 
 int busq_pin_recv(busq_pin *pin, busq_peer *peer, uint32_t mode, int64_t timeout_ns);
-/* Makes an empty pin the one that shows what the caller has taken, pinned, and held in its own way so far. */
-void busq_pin_adopt(busq_pin *pin, busq_peer *peer, const busq_message *message);
+/* Prepares an empty pin for what the caller has taken, in a mode, and held in its own way so far: message.data is where
+ * it can be shown.  From busq_pin_adopt on the pin holds it. */
+int busq_pin_open(busq_pin *pin, busq_peer *peer, uint32_t mode, const busq_message *message);
+void busq_pin_adopt(busq_pin *pin, busq_peer *peer);
 /* BUSQ_FORKED in a child of the process that took the message, unless it was shown before. */
 int busq_pin_check(const busq_pin *pin);
+/* BUSQ_CLOSED: it waits to be acknowledged, and belongs to a successor of its peer. */
 int busq_pin_show(busq_pin *pin);
-/* Only once; then, and where there is nothing to acknowledge, BUSQ_OK. */
+/* Only once; then, and where there is nothing to acknowledge, BUSQ_OK.  It stays for as long as it is shown. */
 int busq_pin_ack(busq_pin *pin);
 void busq_pin_give_back(busq_pin *pin);
 /* For the memory that shows a message: lets go of one that is kept, not of one that is only taken. */

@@ -95,6 +95,24 @@ static void message_unpin(Message *self)
   Py_DECREF(peer_owner);
 }
 
+/* Does anything look, in place, at one that waits to be acknowledged? */
+static int is_shown(const Message *self)
+{
+  const uint32_t state = self->more->pin ? BUSQ_PUBLISHED(self->more->pin->pin.state) : BUSQ_PIN_EMPTY;
+  return state != BUSQ_PIN_KEPT && state != BUSQ_PIN_EMPTY;
+}
+
+/* Lets go of one that was acknowledged before it was read, and has a pin. */
+static void drop_share(Message *self)
+{
+  Pin *pin = self->is_offered ? NULL : self->more->pin;
+  if (!pin)
+    return;
+  self->more->pin = NULL;
+  pin_view_end(pin);
+  Py_DECREF(pin);
+}
+
 void message_give_back(Message *self)
 {
   const uint32_t mode = self->is_offered ? BUSQ_TAKE_OFFERED : BUSQ_TAKE_PINNED;
@@ -107,11 +125,13 @@ void message_give_back(Message *self)
 static void message_drop_more(Message *self)
 {
   message_more *more = self->more;
+  drop_share(self);
   Py_XDECREF(more->handles);
   Py_XDECREF(more->codec);
   Py_XDECREF(more->event);
   Py_XDECREF(more->group);
   Py_XDECREF(more->replier);
+  Py_XDECREF(more->pin);
   if (more != more_behind(self))
     PyObject_Free(more);
 }
@@ -120,7 +140,7 @@ static void message_drop_more(Message *self)
 static void message_dealloc(Message *self)
 {
   PyTypeObject *type = Py_TYPE(self);
-  if (self->comes_back && self->is_offered)
+  if (self->comes_back && self->is_offered && !is_shown(self))
     message_give_back(self);
   if (self->peer_owner)
     message_unpin(self);
@@ -151,13 +171,83 @@ static PyObject *message_read_view(Message *self)
   return data;
 }
 
+/* Raises what failed for one that waits, or waited, to be acknowledged. */
+static PyObject *offered_fail(const Message *self, int result)
+{
+  if (result == BUSQ_CLOSED)
+    PyErr_SetString(self->state->shut_down_error,
+                    "this message was not read before its peer was closed, nor acknowledged: it comes to a successor");
+  else
+    error_raise(self->state, result);
+  return NULL;
+}
+
+/* The pin of its views, made with the first one. */
+static int offered_need_pin(Message *self)
+{
+  if (self->more->pin)
+    return BUSQ_OK;
+  if (busq_peer_is_forked(self->peer)) /* the parent may release it at any moment, and its memory be used again */
+    return BUSQ_FORKED;
+  Pin *pin = pin_new(self->state);
+  if (!pin)
+    return RAISED;
+  busq_message pinned = self->more->pinned;
+  pinned.handles_alive = 0; /* those stay with the message */
+  const int result = busq_pin_open(&pin->pin, self->peer, BUSQ_TAKE_OFFERED, &pinned);
+  if (result == BUSQ_OK) {
+    busq_pin_adopt(&pin->pin, self->peer);
+    pin->peer_owner = (PeerOwner *)new_ref((PyObject *)self->peer_owner);
+    self->more->pin = pin;
+  } else {
+    Py_DECREF(pin);
+  }
+  return result;
+}
+
+/* Each view is one by itself. */
+static PyObject *offered_show(Message *self)
+{
+  int result = offered_need_pin(self);
+  Pin *pin = result == BUSQ_OK ? self->more->pin : NULL;
+  if (pin)
+    result = busq_pin_show(&pin->pin);
+  if (result == BUSQ_OK)
+    return pin_view(self->state, pin, pin->pin.message.data, self->size, 1);
+  return result == RAISED ? NULL : offered_fail(self, result);
+}
+
+static PyObject *offered_read(Message *self)
+{
+  PyObject *shown = offered_show(self);
+  PyObject *data = shown ? PyBytes_FromObject(shown) : NULL;
+  Py_XDECREF(shown);
+  if (data && self->data) { /* since the view was made, which may have collected garbage */
+    Py_DECREF(data);
+    return new_ref(self->data);
+  }
+  if (data) {
+    BUSQ_PUBLISH(self->data, new_ref(data));
+    drop_share(self);
+  }
+  return data;
+}
+
+/* There is a pin, or will be one with the first view. */
+static int is_by_pin(const Message *self)
+{
+  return self->is_offered || (self->more && self->more->pin);
+}
+
 static PyObject *message_read(Message *self)
 {
   if (self->data) /* since it was looked for */
     return new_ref(self->data);
   if (self->view)
     return message_read_view(self);
-  if (busq_peer_is_forked(self->peer)) /* the parent may release it at any moment, and its memory be used again */
+  if (is_by_pin(self))
+    return offered_read(self);
+  if (busq_peer_is_forked(self->peer))
     return error_raise(self->state, BUSQ_FORKED);
   PyObject *data = PyBytes_FromStringAndSize(self->more->pinned.data, (Py_ssize_t)self->size);
   if (!data)
@@ -182,32 +272,37 @@ static PyObject *message_get_data(Message *self, void *closure)
 /* The hold goes over to the view: releasing the view releases the message.  Making a view may collect garbage, in which anything may
  * happen: also another thread that asks this message for its view, or its data.  So it makes a view whose pin is empty, and only
  * then, in one step, the one becomes the holder and the other ceases to be. */
-static int message_make_view(Message *self)
+static PyObject *message_make_view(Message *self)
 {
   Pin *pin = pin_new(self->state);
-  PyObject *view = pin ? pin_view(self->state, pin, self->more->pinned.data, self->size, 1) : NULL;
-  const int result = view ? 0 : -1;
+  const int result = pin ? busq_pin_open(&pin->pin, self->peer, BUSQ_TAKE_PINNED, &self->more->pinned) : RAISED;
+  PyObject *view = result == BUSQ_OK ? pin_view(self->state, pin, pin->pin.message.data, self->size, 1) : NULL;
+  if (result != BUSQ_OK && result != RAISED)
+    error_raise(self->state, result);
   if (view && !self->data && !self->view) {
-    busq_pin_adopt(&pin->pin, self->peer, &self->more->pinned);
+    busq_pin_adopt(&pin->pin, self->peer);
+    (void)busq_pin_show(&pin->pin); /* received by this process, and not to be acknowledged: nothing in that can fail */
     pin->peer_owner = self->peer_owner;
     self->peer_owner = NULL;
-    self->view = view;
-    view = NULL;
+    self->view = new_ref(view);
   }
+  const int is_made = view != NULL;
   Py_XDECREF(view);
   Py_XDECREF(pin);
-  return result;
+  if (!is_made)
+    return NULL;
+  return self->data ? PyMemoryView_FromObject(self->data) : new_ref(self->view);
 }
 
 static PyObject *message_show(Message *self)
 {
-  if (!self->data && !self->view) {
-    if (busq_peer_is_forked(self->peer))
-      return error_raise(self->state, BUSQ_FORKED);
-    if (message_make_view(self) < 0)
-      return NULL;
-  }
-  return self->data ? PyMemoryView_FromObject(self->data) : new_ref(self->view);
+  if (self->data)
+    return PyMemoryView_FromObject(self->data);
+  if (self->view)
+    return new_ref(self->view);
+  if (is_by_pin(self))
+    return offered_show(self);
+  return busq_peer_is_forked(self->peer) ? error_raise(self->state, BUSQ_FORKED) : message_make_view(self);
 }
 
 static PyObject *message_view(Message *self, PyObject *unused)
@@ -291,6 +386,23 @@ static PyObject *message_reduce(Message *self, PyObject *unused)
 
 /* ---- acknowledging and replying ---- */
 
+/* Read, it is let go of, unless something looks at it; otherwise it stays, and this message has a share in it, as if it looked. */
+static int offered_ack(Message *self)
+{
+  if (self->data && !self->more->pin)
+    return busq_peer_ack(self->peer, &self->more->pinned);
+  int result = offered_need_pin(self);
+  Pin *pin = self->more->pin;
+  if (result == BUSQ_OK && !self->data)
+    result = busq_pin_show(&pin->pin);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_pin_ack(&pin->pin);
+  if (result != BUSQ_OK && !self->data)
+    pin_view_end(pin);
+  return result;
+}
+
 /* Acknowledging twice is harmless. */
 static PyObject *message_ack(Message *self, PyObject *unused)
 {
@@ -298,15 +410,18 @@ static PyObject *message_ack(Message *self, PyObject *unused)
   (void)unused;
   BUSQ_GUARD(self)
   if (self->is_offered) {
-    result = busq_peer_ack(self->peer, &self->more->pinned);
+    result = offered_ack(self);
     if (result == BUSQ_OK) {
       self->is_offered = 0;
-      Py_CLEAR(self->peer_owner);
+      if (self->data)
+        Py_CLEAR(self->more->pin);
+      if (self->data || self->more->pin)
+        Py_CLEAR(self->peer_owner);
     }
   }
   BUSQ_GUARD_END
   if (result != BUSQ_OK)
-    return error_raise(self->state, result);
+    return result == RAISED ? NULL : error_raise(self->state, result);
   Py_RETURN_NONE;
 }
 

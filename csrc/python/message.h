@@ -8,9 +8,10 @@
  * Guarantee: `data` is what was sent, `view` shows it without a copy, and whatever holds memory of the bus gives it back with the last
  * that looks.  Threads that use a message at once see each of its changes as one step.
  *
- * Mechanism: payloads up to COPY_BYTES_MAX, and all that waits to be acknowledged, are copied when they are received; larger ones stay
- * in place until they are read.  What is in place is held by the message or, once there is a view, by the view's pin.  Events are
- * instances of subclasses that add no field (busq/groups.py).
+ * Mechanism: payloads up to COPY_BYTES_MAX are copied when they are received; larger ones stay in place until they are read.  What is in
+ * place is held by the message or, once there is a view, by the view's pin.  One that waits to be acknowledged is held by its place in
+ * the queue until then; afterwards by its views, or, where it was not looked at, by the message.  Events are instances of subclasses
+ * that add no field (busq/groups.py).
  *
  * Not given: pickling, comparing.
  */
@@ -30,6 +31,7 @@ typedef struct {
   PyObject *event;     /* the busq.View of a view; or NULL */
   PyObject *group;     /* its name, of a view; or NULL */
   PeerOwner *replier;  /* that received it, where it was asked; or NULL */
+  Pin *pin;            /* of the views of one that waited to be acknowledged when the first was made; or NULL */
 } message_more;
 
 typedef struct {

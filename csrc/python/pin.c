@@ -45,6 +45,7 @@ Pin *pin_new(busq_state *state)
     pin->pin.peer = NULL;
     pin->pin.next = NULL;
     pin->pin.link = NULL;
+    pin->pin.window = NULL;
     pin->pin.copy = NULL;
   }
   return pin;
@@ -76,21 +77,26 @@ typedef struct {
   int is_readonly;
 } Shown;
 
+void pin_view_end(Pin *pin)
+{
+  busq_pin_end(&pin->pin, NULL);
+  if (pin->pin.mode == BUSQ_TAKE_DRAFT || BUSQ_PUBLISHED(pin->pin.state) != BUSQ_PIN_EMPTY)
+    return;
+  PeerOwner *peer_owner;
+  BUSQ_GUARD(pin)
+  peer_owner = pin->peer_owner;
+  pin->peer_owner = NULL;
+  BUSQ_GUARD_END
+  Py_XDECREF(peer_owner);
+}
+
 /* With the last one that looks the pin lets go; also where an exception is on its way. */
 static void shown_dealloc(Shown *self)
 {
   PyTypeObject *type = Py_TYPE(self);
   PyObject *kind, *value, *trace;
   PyErr_Fetch(&kind, &value, &trace);
-  busq_pin_end(&self->pin->pin, NULL);
-  if (self->pin->pin.mode != BUSQ_TAKE_DRAFT) {
-    PeerOwner *peer_owner;
-    BUSQ_GUARD(self->pin)
-    peer_owner = self->pin->peer_owner;
-    self->pin->peer_owner = NULL;
-    BUSQ_GUARD_END
-    Py_XDECREF(peer_owner);
-  }
+  pin_view_end(self->pin);
   Py_DECREF(self->pin);
   PyErr_Restore(kind, value, trace);
   PyObject_Free(self);

@@ -11,7 +11,7 @@
  * memoryview that shows it, its slices and arrays over it keep the Shown.  A message keeps the PeerOwner and not the Port, which may
  * hold that message: no collector would take such a circle apart.
  *
- * Not given: memory that can be written to, but for drafts.
+ * Not given: memory that can be written to, but for drafts: a write that goes around that ends in a fault (shm/memory/shown.h).
  */
 #include "python/argument.h"
 
@@ -37,6 +37,8 @@ typedef struct {
 /* Owns what *peer is, which is NULL from then on; NULL with an exception, and the peer is freed. */
 PeerOwner *peer_owner_new(busq_state *state, busq_peer **peer);
 Pin *pin_new(busq_state *state);
+/* Ends what busq_pin_show has counted, also where no object stands for it. */
+void pin_view_end(Pin *pin);
 /* A memoryview of memory that a pin holds; once it is released or dropped, its part of the pin ends. */
 PyObject *pin_view(busq_state *state, Pin *pin, const void *data, uint64_t size, int is_readonly);
 

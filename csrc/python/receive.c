@@ -43,11 +43,11 @@ static int is_event(message_kind kind)
   return kind == KIND_VIEW || kind == KIND_JOINED || kind == KIND_LEFT;
 }
 
-/* False where something has failed.  What waits to be acknowledged is copied: it may outlive our hold on it. */
+/* False where something has failed. */
 __attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, message_kind kind,
                                                       int is_ack, int *result)
 {
-  const int is_copied = message->size <= COPY_BYTES_MAX || is_ack || is_event(kind);
+  const int is_copied = message->size <= COPY_BYTES_MAX || is_event(kind);
   message->is_offered = is_ack != 0;
   message->comes_back = is_ack && self->takes_back_dropped;
   message->is_redelivered = found->is_redelivered != 0;

@@ -62,6 +62,16 @@ int busq_peer_ack(busq_peer *peer, const busq_message *message)
   return result;
 }
 
+int busq_peer_ack_and_keep(busq_peer *peer, const busq_message *message)
+{
+  int result = busq_receive_begin(peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_receive_ack_and_keep(peer, message);
+  busq_peer_receive_end(peer);
+  return result;
+}
+
 void busq_peer_discard(busq_peer *peer, const busq_message *draft)
 {
   if (peer->fork_generation != busq_fork_generation)

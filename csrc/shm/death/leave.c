@@ -9,8 +9,10 @@
 #include "shm/group/group.h"
 #include "shm/memory/life.h"
 #include "shm/memory/mapping.h"
+#include "shm/memory/shown.h"
 #include "shm/message/share.h"
 #include "shm/node/node.h"
+#include "shm/receive/receive.h"
 #include "shm/trace/tracer.h"
 #include "shm/wake/fifo.h"
 #include "shm/wake/lives.h"
@@ -56,10 +58,17 @@ void busq_leave_finish(busq_peer *peer)
     busq_grave_bury_one(peer->bus, peer->receiver.inbox_slot);
 }
 
+static void release(busq_peer *peer, const busq_message *message)
+{
+  busq_receive_release(peer, message->record, message->mark, message->position);
+}
+
 static void peer_leave(busq_peer *peer)
 {
   busq_node_leave(peer);
   busq_store_release(&peer->is_closed, 1);
+  busq_fence_full(); /* SYNC POINT shown */
+  busq_shown_keep(peer, release);
   BUSQ_STEP("leave");
   if (peer->receiver.is_consumer)
     (void)busq_share_settle(peer->bus, peer->slot, false); /* sets free what was not acknowledged */

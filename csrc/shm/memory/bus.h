@@ -4,11 +4,19 @@
 /*
  * The private side of a bus: what a process keeps for itself about one that it has mapped, and where things lie in it.
  */
+#include "base/latch.h"
 #include "base/types.h"
 #include "busq.h"
 #include "queue/ring.h"
 #include "shm/memory/layout.h"
 #include "trace/clock.h"
+
+/* A second mapping of the file, through which an application looks at messages (shown.h). */
+struct busq_window {
+  char *base;
+  uint64_t bytes;
+  uint32_t references;
+};
 
 struct busq_bus {
   busq_geometry geometry; /* a private copy: no other process can change it */
@@ -30,6 +38,8 @@ struct busq_bus {
   int temporary_fd;         /* its lock shows that we have; -1 where that need not be shown */
   uint32_t users;      /* of this process: handles and peers that are not closed */
   busq_bus *temporary_next;
+  busq_window *window; /* for the views to come; NULL before the first one */
+  busq_latch window_latch; /* of that word */
   uint32_t fork_generation;
   uint32_t user; /* the user that opened it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];

@@ -55,10 +55,56 @@ void busq_bus_retain(busq_bus *bus)
   (void)busq_fetch_add(&bus->users, 1);
 }
 
+/* ---- windows ---- */
+
+static busq_window *window_new(const busq_bus *bus)
+{
+  busq_window *window = calloc(1, sizeof *window);
+  char *base = window ? mmap(NULL, bus->geometry.segment_bytes, PROT_READ, MAP_SHARED, bus->fd, 0) : MAP_FAILED;
+  if (base == MAP_FAILED) {
+    (void)busq_error_system("can't map %llu bytes of bus \"%s\" to look at its messages",
+                            (unsigned long long)bus->geometry.segment_bytes, bus->name);
+    free(window);
+    return NULL;
+  }
+  *window = (busq_window){.base = base, .bytes = bus->geometry.segment_bytes, .references = 1};
+  return window;
+}
+
+busq_window *busq_window_open(busq_bus *bus)
+{
+  busq_latch_acquire(&bus->window_latch);
+  if (!bus->window)
+    bus->window = window_new(bus);
+  busq_window *window = bus->window;
+  if (window)
+    (void)busq_fetch_add(&window->references, 1);
+  busq_latch_release(&bus->window_latch);
+  return window;
+}
+
+void busq_window_close(busq_window *window)
+{
+  if (!window || busq_fetch_add(&window->references, UINT32_MAX) != 1)
+    return;
+  munmap(window->base, window->bytes);
+  free(window);
+}
+
+void busq_window_change(busq_bus *bus)
+{
+  busq_latch_acquire(&bus->window_latch);
+  busq_window *window = bus->window;
+  bus->window = NULL;
+  busq_latch_release(&bus->window_latch);
+  busq_window_close(window);
+}
+
 void busq_bus_release(busq_bus *bus)
 {
   if (busq_fetch_add(&bus->references, UINT32_MAX) != 1)
     return;
+  busq_window_close(bus->window);
   if (bus->base)
     munmap(bus->base, bus->geometry.segment_bytes);
   if (bus->fd >= 0)

@@ -2,7 +2,7 @@
 #ifndef BUSQ_SHM_MEMORY_MAPPING_H
 #define BUSQ_SHM_MEMORY_MAPPING_H
 /*
- * A process's handle of a bus, and the mapping behind it.
+ * A process's handle of a bus, and the mappings behind it.
  *
  * Guarantee: the mapping stays for as long as the bus has a reference: its own handle, its peers, and the pins of
  * those.
@@ -23,5 +23,12 @@ void busq_bus_release(busq_bus *bus);
 /* In a forked child: maps the bus again, elsewhere, so that what is looked at in the old mapping can be made
  * private. */
 bool busq_bus_move(busq_bus *bus);
+
+/* One reference more to the window of a bus, which is made where there is none: a mapping of the whole file, of which
+ * nothing can be written to.  NULL, with the error that busq_error_text has, where the system refuses one. */
+busq_window *busq_window_open(busq_bus *bus);
+void busq_window_close(busq_window *window);
+/* From now on, those that ask get another one. */
+void busq_window_change(busq_bus *bus);
 
 #endif /* BUSQ_SHM_MEMORY_MAPPING_H */

@@ -284,16 +284,38 @@ static bool message_is_ours(const busq_peer *peer, uint32_t mode, const busq_mes
          seen.sender == (busq_share_reader(peer->slot) | (is_offered ? BUSQ_RING_OFFERED : BUSQ_RING_TAKEN));
 }
 
-int busq_receive_ack(busq_peer *peer, const busq_message *message)
+/* All of acknowledging but for what becomes of its memory. */
+static int ack_begin(busq_peer *peer, const busq_message *message)
 {
-  busq_record *record = busq_bus_record(peer->bus, message->record);
   if (!message_is_ours(peer, BUSQ_TAKE_OFFERED, message))
     return busq_error(BUSQ_INVALID, "a message that \"%s\" does not have to acknowledge: it was acknowledged before, or was received without ack",
                       peer->self->name);
   if (peer->receiver.is_consumer)
     busq_several_answers_for(peer, message->form, message->data, message->size_bytes);
-  busq_found_release_record(peer, record, message->mark);
+  return BUSQ_OK;
+}
+
+int busq_receive_ack(busq_peer *peer, const busq_message *message)
+{
+  const int result = ack_begin(peer, message);
+  if (result != BUSQ_OK)
+    return result;
+  busq_found_release_record(peer, busq_bus_record(peer->bus, message->record), message->mark);
   position_done(peer, message->position);
+  return BUSQ_OK;
+}
+
+int busq_receive_ack_and_keep(busq_peer *peer, const busq_message *message)
+{
+  const int result = ack_begin(peer, message);
+  if (result != BUSQ_OK)
+    return result;
+  BUSQ_STEP("keep");
+  if (peer->receiver.is_consumer)
+    busq_several_keep(peer, message->position);
+  else
+    busq_store_release(&busq_bus_record(peer->bus, message->record)->destination[message->mark].mark, BUSQ_MARK_TAKEN);
+  peer->receiver.pins++;
   return BUSQ_OK;
 }
 

@@ -60,6 +60,8 @@ void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_
 /* Releases many messages of a peer that is open. */
 void busq_receive_release_all(busq_peer *peer, const busq_message *messages, size_t n_messages);
 int busq_receive_ack(busq_peer *peer, const busq_message *message);
+/* Acknowledged, it is pinned: it does not come again, and its memory stays until busq_receive_release. */
+int busq_receive_ack_and_keep(busq_peer *peer, const busq_message *message);
 /* A message that was taken, pinned or offered, and that the application has not seen, comes next: it goes to the heap,
  * where it is the least.  False where it is not ours any more, or memory ran out; then nothing has changed. */
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);

@@ -244,6 +244,16 @@ void busq_several_answers_for(const busq_peer *peer, uint32_t form, const void *
     busq_reply_place_taken(peer->bus, &request, busq_life_name(peer->bus, peer->slot));
 }
 
+/* Only we change what is in our hands while we live. */
+void busq_several_keep(busq_peer *peer, uint64_t position)
+{
+  const busq_place place = busq_place_at(peer->slot, position);
+  busq_reference seen;
+  if (busq_share_look(peer->bus, place, &seen))
+    (void)busq_share_change(peer->bus, place, seen,
+                            (busq_reference){busq_share_reader(peer->slot) | BUSQ_RING_TAKEN, seen.record, seen.tag});
+}
+
 /* The message that was reached for is ours.  Copied, its release shows that; otherwise its being in our hands does. */
 __attribute__((noinline)) void busq_several_take(busq_peer *peer, uint32_t mode)
 {

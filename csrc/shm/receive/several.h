@@ -26,6 +26,8 @@ void busq_several_take(busq_peer *peer, uint32_t mode);
 void busq_several_done(busq_peer *peer, uint64_t position);
 /* The message is this reader's for good: if it is a request, its asker waits for this reader from now on. */
 void busq_several_answers_for(const busq_peer *peer, uint32_t form, const void *payload, uint64_t size_bytes);
+/* Acknowledges what stands there in our hands; it stays there. */
+void busq_several_keep(busq_peer *peer, uint64_t position);
 /* Gives back a message that was taken; false where it is not ours any more. */
 bool busq_several_give_back(busq_peer *peer, const busq_message *message);
 
