@@ -39,6 +39,7 @@ QUEUES_MAX = 256  # of one bus; there must be places for the processes that use 
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
 _BATCH = 100
+_STRUCK_S = 1.0  # a call that a handler of a signal ended does not go on
 
 # ---- a peer that joins when it is first needed ----
 
@@ -347,19 +348,26 @@ class Overflow:
         return self._home.raw.tally(self.key)
 
     def _begin(self) -> None:
-        """Return once a thread is at work."""
-        _await_end()
-        begun = _thread.allocate_lock()
-        begun.acquire()
-        _thread.start_new_thread(self._feed, (begun,))
-        begun.acquire()
+        """Return once a thread is at work.
 
-    def _feed(self, begun: Any) -> None:
+        It begins to put once the call has gone on, and perhaps has put more: otherwise it could be through with the
+        only object, and `join` return, while the call waits for its core between two of them.
+        """
+        _await_end()
+        begun, gone_on = _thread.allocate_lock(), _thread.allocate_lock()
+        begun.acquire()
+        gone_on.acquire()
+        _thread.start_new_thread(self._feed, (begun, gone_on))
+        begun.acquire()
+        gone_on.release()
+
+    def _feed(self, begun: Any, gone_on: Any) -> None:
         is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun meanwhile
         if is_mine:
             _overflows[begun] = self
         begun.release()
         try:
+            gone_on.acquire(timeout=_STRUCK_S)
             while is_mine:
                 self._feed_all()
                 is_mine = bool(self.items) and self._fed.acquire(blocking=False)
