@@ -191,14 +191,29 @@ static bool slab_claim(busq_arena *arena, uint64_t extent)
   return busq_reserve_extents(arena->bus, extent, 1) && busq_extent_claim(arena->bus, extent, arena->slot);
 }
 
+/* One of the common part, the first that is free; the number of extents where there is none.  Where the file system has
+ * no memory for one, it has none for the others either: to ask for each of a large arena would take a second. */
+static uint64_t common_claim(busq_arena *arena)
+{
+  const uint64_t extents = arena->bus->geometry.extents;
+  bool is_short = false;
+  for (uint64_t extent = arena->bus->geometry.peers; extent < extents; extent++) {
+    if (!busq_extent_is_free(arena->bus, extent, is_short))
+      continue;
+    if (!busq_reserve_extents(arena->bus, extent, 1))
+      is_short = true;
+    else if (busq_extent_claim(arena->bus, extent, arena->slot))
+      return extent;
+  }
+  return extents;
+}
+
 static bool class_claim_extent(busq_arena *arena, uint32_t index)
 {
   busq_bus *bus = arena->bus;
   uint64_t extent = arena->slot;
   if (!slab_claim(arena, extent)) {
-    extent = bus->geometry.peers;
-    while (extent < bus->geometry.extents && !slab_claim(arena, extent))
-      extent++;
+    extent = common_claim(arena);
     if (extent == bus->geometry.extents)
       return false;
     arena->owned++;

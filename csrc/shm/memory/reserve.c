@@ -3,33 +3,48 @@
 #include "base/error.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
-/* An errno where there is no room.  With any other error the file system can't reserve, and all was reserved at
- * creation. */
+/* An errno, or 0.  Behind a signal mask: kernels before 6.18 give up and undo the call where a signal comes, and one
+ * that comes again and again, like a profiler's, would have it begin for ever. */
+static int quietly(int (*call)(int fd, off_t begin, off_t bytes), int fd, uint64_t begin, uint64_t bytes)
+{
+  sigset_t all, before;
+  int number;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  do
+    number = call(fd, (off_t)begin, (off_t)bytes);
+  while (number == EINTR);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return number;
+}
+
+static int range_allocate(int fd, off_t begin, off_t bytes)
+{
+  return fallocate(fd, 0, begin, bytes) == 0 ? 0 : errno;
+}
+
+/* An errno where there is no memory.  Where the file system can't reserve, all was reserved at creation. */
 static int range_reserve(const busq_bus *bus, uint64_t begin, uint64_t bytes)
 {
-  int number;
-  do
-    number = fallocate(bus->fd, 0, (off_t)begin, (off_t)bytes) == 0 ? 0 : errno;
-  while (number == EINTR);
-  return number == ENOSPC || number == EDQUOT || number == EFBIG ? number : 0;
+  const int number = quietly(range_allocate, bus->fd, begin, bytes);
+  return number == EOPNOTSUPP ? 0 : number;
 }
 
 static int all_reserve(const busq_bus *bus)
 {
-  int number;
-  do
-    number = posix_fallocate(bus->fd, 0, (off_t)bus->geometry.reply_places_offset);
-  while (number == EINTR);
-  return number;
+  return quietly(posix_fallocate, bus->fd, 0, bus->geometry.reply_places_offset);
 }
 
 static int tables_reserve(const busq_bus *bus)
 {
   const busq_geometry *geometry = &bus->geometry;
-  if (fallocate(bus->fd, 0, 0, (off_t)geometry->rings_offset) < 0)
-    return errno == EOPNOTSUPP ? all_reserve(bus) : errno;
+  const int number = quietly(range_allocate, bus->fd, 0, geometry->rings_offset);
+  if (number)
+    return number == EOPNOTSUPP ? all_reserve(bus) : number;
   return range_reserve(bus, geometry->groups_offset, geometry->arena_offset - geometry->groups_offset);
 }
 
@@ -43,7 +58,7 @@ static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint
 {
   const int number = range_reserve(bus, begin, bytes);
   errno = number;
-  return number ? busq_error_system("can't reserve %llu bytes of bus \"%s\" for %s of peer slot %u: the file system is full",
+  return number ? busq_error_system("can't reserve %llu bytes of bus \"%s\" for %s of peer slot %u",
                                     (unsigned long long)bytes, bus->name, what, slot)
                 : BUSQ_OK;
 }

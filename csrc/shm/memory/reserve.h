@@ -17,6 +17,8 @@
  *      run     is reserved in one call, which changes nothing where there is not enough: or a message that fits
  *              nowhere would take the memory of others
  *
+ * A call is made behind a mask of all signals: one to a large message takes up to half a second, and a handler as long.
+ *
  * Not given: on a file system that can't reserve (EOPNOTSUPP) all is reserved at creation, by writing to it.
  */
 #include "shm/memory/bus.h"
