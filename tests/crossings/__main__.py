@@ -1,26 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table, or a part of it: `PYTHONPATH=tests python -m crossings table [FEATURE] [EVENT] [--seed N]`."""
+"""The table, or a part of it; random walks, as many as one likes; or one walk again.
+
+PYTHONPATH=tests python -m crossings table [FEATURE,...] [EVENT,...] [--seed N]
+PYTHONPATH=tests python -m crossings walks N [--seed N]
+PYTHONPATH=tests python -m crossings walk SEED
+
+BUSQ_TEST_LOAD=busy, stopped or kills has the machine, or each bus, under a load (loads.py).
+"""
 
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import random
+import shutil
 import sys
+import tempfile
 import time
 
-from crossings import expected
+import stuck
+from crossings import expected, loads
 from crossings.cell import run
 from crossings.columns import EVENTS
 from crossings.features import FEATURES
 from crossings.ledger import Wrong
+from crossings.run_walks import run_walks
+from crossings.walks import Walk
 
 
 def table(options: argparse.Namespace) -> int:
     n_wrong = 0
-    names = options.feature.replace("-", " ").split(",") if options.feature else FEATURES
-    for feature in names:
-        for event in options.event.replace("-", " ").split(",") if options.event else EVENTS:
+    for feature in options.feature.split(",") if options.feature else FEATURES:
+        for event in options.event.split(",") if options.event else EVENTS:
             seed = random.SystemRandom().getrandbits(32) if options.seed is None else options.seed
             begin_s = time.monotonic()
             fault, sometimes = (table.get((feature, event)) for table in (expected.FAULTS, expected.SOMETIMES))
@@ -35,15 +47,47 @@ def table(options: argparse.Namespace) -> int:
     return 1 if n_wrong else 0
 
 
+def walks(options: argparse.Namespace) -> int:
+    seed = random.SystemRandom().getrandbits(40) if options.seed is None else options.seed
+    wrong = run_walks(options.count, seed, sys.stderr)
+    print(f"{options.count:,} walks from seed {seed}: {len(wrong)} faults")
+    return 1 if wrong else 0
+
+
+def walk(options: argparse.Namespace) -> int:
+    faulthandler.register(stuck.STACKS)
+    one = Walk(options.seed)
+    one.run()
+    print(one)
+    return 0
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["table"])
-    parser.add_argument("feature", nargs="?", default="")
-    parser.add_argument("event", nargs="?", default="")
-    parser.add_argument("--seed", type=int, default=None)
-    return table(parser.parse_args())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("table")
+    one.add_argument("feature", nargs="?", default="")
+    one.add_argument("event", nargs="?", default="")
+    one.add_argument("--seed", type=int, default=None)
+    one.set_defaults(do=table)
+    one = commands.add_parser("walks")
+    one.add_argument("count", type=int)
+    one.add_argument("--seed", type=int, default=None)
+    one.set_defaults(do=walks)
+    one = commands.add_parser("walk")
+    one.add_argument("seed", type=int)
+    one.set_defaults(do=walk)
+    options = parser.parse_args()
+    with loads.load():
+        return int(options.do(options))
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("BUSQ_DIR", "/dev/shm")
-    sys.exit(main())
+    directory = tempfile.mkdtemp(
+        prefix=f"busq-crossings-{os.getpid()}-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
+    )
+    os.environ["BUSQ_DIR"] = directory
+    try:
+        sys.exit(main())
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)

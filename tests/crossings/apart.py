@@ -18,6 +18,7 @@ from typing import Any
 
 import stuck
 from crossings.ledger import Log, Wrong
+from crossings.loads import die_with_the_parent
 from crossings.session import PATIENCE_S, LogNotes, Session
 
 import busq
@@ -29,7 +30,7 @@ class Beside:
     def __init__(self, session: Session, work: Callable[[LogNotes, Beside], None]) -> None:
         self.session = session
         self.log = Log()
-        self.notes = LogNotes(self.log, session.inboxes)
+        self.notes = LogNotes(self.log, session.inboxes, session.ways)
         self._flags = mmap.mmap(-1, 8)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -41,6 +42,7 @@ class Beside:
         """Never returns."""
         code = 1
         try:
+            die_with_the_parent()
             self.session.bus = busq.Bus.open(self.session.bus.name)
             self.session.meanwhile = lambda: time.sleep(0.001)
             work(self.notes, self)
@@ -178,6 +180,7 @@ def run_apart(function: Callable[[], Any], what: str, deadline_s: float) -> Any:
 def _run_apart(function: Callable[[], Any], writer: int) -> None:
     """Never returns."""
     try:
+        die_with_the_parent()
         os.setpgid(0, 0)
         faulthandler.register(stuck.STACKS, all_threads=True, chain=False)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -57,6 +57,15 @@ BY_CELL: dict[tuple[str, str], Verdict] = {
     ("queue", "full arena"): WAITS,
 }
 
+# Features that are never together, with what refuses one of them.
+APART = {
+    **{
+        ("shared", name): "ValueError: a queue that several processes read has no nodes, handles, groups and watches"
+        for name in ("node", "handle", "group", "state of a group", "watched")
+    },
+    ("shared", "resumed"): "what is resumed is the common queue",
+}
+
 # Known faults: the crossing must fail until the fault is mended; then its line goes.
 NOT_GIVEN = "a successor that enters its group again is not given the state"
 NO_RESERVE = "`busq.aio` has no `reserve`"
@@ -71,6 +80,7 @@ FAULTS: dict[tuple[str, str], str] = {
 # Those that do not strike each time.
 SOMETIMES = {
     **{("state of a group", event): NOT_GIVEN for event in ("killed", "stopped")},
+    ("joinable queue", "signal handler that raises"): "an exception in `get` can leave an object in no hands",
     ("handle", "killed"): "the owner of a node may never hear that its holder was killed",
     (
         "handle",

@@ -38,6 +38,7 @@ class Feature:
     codec: Any = None
     is_answered = False  # a call that gives returns when the taker has taken, and answered
     has_members = False  # what is given while the taker is no member does not come to it
+    can_be_full = True  # a call that finds no room returns
     comes_back = False  # something comes to the giver's own queue
     outlives_giver = True  # what was given is in shared memory
     has_giver = True  # what gives is an object that can be closed, and forked
@@ -519,6 +520,7 @@ class Queue(Feature):
     inboxes = ("queue:taker",)
     tells = False
     lost_by_strike = 1
+    can_be_full = False
     outlives_giver = False
 
     def begin(self, session: Session) -> None:
@@ -565,6 +567,7 @@ class Joinable(Queue):
     name = "joinable queue"
     says = "`put`, `get` and `task_done` of a `busq.JoinableQueue` with a limit"
     inboxes = ("joinable:taker",)
+    can_be_full = True
     outlives_giver = True
     lost_by_strike = 0
     lost_by_kill = 0
@@ -725,7 +728,7 @@ FEATURES = {one.name: one for one in _ALL}
 def make(*names: str) -> list[Feature]:
     """Return these features, with a plain way to give if none of them is one."""
     found = [FEATURES[name]() for name in names]
-    if not any(one.is_way for one in found):
+    if not any(one.is_way and not (one.has_own_inbox and len(found) > 1) for one in found):
         found.append(Plain())
     expect(len({one.name for one in found}) == len(found), f"twice: {names}")
     return found

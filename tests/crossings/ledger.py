@@ -51,6 +51,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.sure: dict[Unit, None] = {}  # the call that gave them returned
+        self.meant: dict[Unit, tuple[str, ...]] = {}  # for these inboxes
         self.perhaps: set[Unit] = set()  # it was ended by something from outside, and nothing is known
         self.took: dict[str, list[Took]] = collections.defaultdict(list)  # by inbox
         self.optional: dict[str, set[Unit]] = collections.defaultdict(set)  # need not come: it was no member then
@@ -81,7 +82,9 @@ class Ledger:
 
     def _missing(self, inbox: str) -> list[Unit]:
         found = {one.unit for one in self.took[inbox]}
-        return [unit for unit in self.sure if unit not in found and unit not in self.optional[inbox]]
+        optional, meant = self.optional[inbox], self.meant
+        meant_here = (unit for unit in self.sure if inbox in meant.get(unit, (inbox,)))
+        return [unit for unit in meant_here if unit not in found and unit not in optional]
 
     # ---- what must hold ----
 

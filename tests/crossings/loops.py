@@ -27,6 +27,7 @@ class LoopGiver(Giver):
 
     async def give_in_loop(self, way: Any, timeout: float | None) -> None:
         units = self.units(way)
+        self.notes.tries(units, way)
         try:
             result = await way.acall(self, units, timeout)
         except BaseException as error:

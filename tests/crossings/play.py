@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from crossings.apart import Beside
-from crossings.ledger import Unit
-from crossings.session import LogNotes, Session, Taker, drain
+from crossings.ledger import expect
+from crossings.session import PATIENCE_S, LogNotes, Session, Taker, drain
 
 import busq
 
@@ -39,33 +39,46 @@ class Play:
 
     def is_away(self) -> None:
         """From here on the taker is no member of anything."""
-        self.ledger.absent.update(inbox for inbox in self.session.inboxes_of("taker") if self.way.has_members)
+        inboxes = [inbox for way in self.session.ways if way.has_members for inbox in way.inboxes]
+        self.ledger.absent.update(inbox for inbox in inboxes if inbox.split(":")[-1] == "taker")
+
+    def may_be_killed(self) -> None:
+        """The taker may take with it what it has in its hands."""
+        for way in self.session.ways:
+            for inbox in way.inboxes:
+                if inbox.split(":")[-1] == "taker":
+                    self.ledger.may_lose[inbox] += 0 if self.session.ack and not way.has_own_inbox else way.lost_by_kill
+                    self.ledger.may_double[inbox] += way.doubled_by_kill
 
     def take_all(self) -> None:
         for taker in (self.taker, self.witness):
             if taker is not None:
                 taker.take_all()
 
-    def give(self, count: int = 1) -> None:
+    def give(self, count: int = 1, way: Any = None) -> None:
         """Give in this thread; where there is no room, or a reply is waited for, the takers take."""
+        way = way or self.way
         for _ in range(count):
-            if self.way.is_answered:
-                self._give_answered()
+            if way.is_answered:
+                self._give_answered(way)
                 continue
+            end_s = time.monotonic() + PATIENCE_S
             while True:
                 try:
-                    self.giver.give(timeout=0)
+                    self.giver.give(way, timeout=0)
                     break
-                except busq.Full:
+                except (busq.Full, busq.NoSpace) as error:
+                    expect(time.monotonic() < end_s, f"there is never room, though all take: {error}")
                     self.take_all()
+                    self.giver.settle()
             self.giver.settle()
 
-    def _give_answered(self) -> None:
+    def _give_answered(self, way: Any) -> None:
         error: list[BaseException] = []
 
         def ask() -> None:
             try:
-                self.giver.give()
+                self.giver.give(way)
             except BaseException as raised:
                 error.append(raised)
 
@@ -97,13 +110,14 @@ class Play:
         """Give a last unit; when it has come, all has come that will ever come."""
         if self.taker is None:
             self.open_taker(resume=True)
-        last: list[Unit] = []
-        before = len(self.ledger.sure)
-        self.give()
-        last = list(self.ledger.sure)[before:]
-        for taker in (self.taker, self.witness):
-            if taker is not None:
-                drain(taker, last, self.session.inboxes_of(taker.name), self.take_all)
+        for way in self.session.ways:
+            before = len(self.ledger.sure)
+            self.give(1, way)
+            last = list(self.ledger.sure)[before:]
+            for taker in (self.taker, self.witness):
+                if taker is not None:
+                    inboxes = [inbox for inbox in way.inboxes if inbox.split(":")[-1] == taker.name]
+                    drain(taker, last, inboxes, self.take_all)
         self.giver.settle()
         self.ledger.check(self.session.inboxes)
         for way in self.session.ways:
@@ -131,7 +145,7 @@ def take_until_told(session: Session, name: str, **options: Any) -> Callable[[Lo
     return work
 
 
-def give_until_told(session: Session, name: str) -> Callable[[LogNotes, Beside], None]:
+def give_until_told(session: Session, name: str, way: Any = None) -> Callable[[LogNotes, Beside], None]:
     """What a child does that gives."""
 
     def work(notes: LogNotes, me: Beside) -> None:
@@ -141,7 +155,7 @@ def give_until_told(session: Session, name: str) -> Callable[[LogNotes, Beside],
         while not me.must_end:
             if len(me.log) > 300:
                 time.sleep(0.001)  # slowly: a log has an end
-            giver.give()
+            giver.give(way)
             giver.settle()
         giver.close()
 

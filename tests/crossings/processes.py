@@ -41,9 +41,7 @@ class Killed(Event):
     def _kill_taker(self, play: Play, *, is_first: bool) -> None:
         child = play.take_beside(resume=not is_first)
         play.is_away()  # of what comes now it may get the last or not
-        for inbox in play.session.inboxes_of("taker"):
-            play.ledger.may_lose[inbox] += 0 if play.session.ack else play.way.lost_by_kill
-            play.ledger.may_double[inbox] += play.way.doubled_by_kill
+        play.may_be_killed()
         killer = threading.Timer(self.chance.random() * 0.01, child.signal, (signal.SIGKILL,))
         killer.start()
         while killer.is_alive():

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
 
+from crossings import loads
 from crossings.ledger import Ledger, Log, Unit, Wrong, expect
 
 import busq
@@ -34,7 +35,7 @@ class Struck(BaseException):
 class Notes(Protocol):
     """Where a process notes what it does: in the ledger, or, if it may be killed, in a log."""
 
-    def tries(self, units: list[Unit]) -> None: ...
+    def tries(self, units: list[Unit], way: Any) -> None: ...
     def gave(self, unit: Unit) -> None: ...
     def not_given(self, unit: Unit) -> None: ...
     def perhaps(self, unit: Unit) -> None: ...
@@ -43,19 +44,24 @@ class Notes(Protocol):
 
 class LedgerNotes:
     def __init__(self, ledger: Ledger) -> None:
-        self.tries = self.not_given = lambda _: None
+        self._ledger = ledger
+        self.not_given = lambda _: None
         self.gave, self.perhaps, self.took = ledger.gave, ledger.gave_perhaps, ledger.note
+
+    def tries(self, units: list[Unit], way: Any) -> None:
+        for unit in units:
+            self._ledger.meant[unit] = way.inboxes
 
 
 class LogNotes:
     """In a child that may be killed: `fold` reads it in the parent."""
 
-    def __init__(self, log: Log, inboxes: list[str]) -> None:
-        self._log, self._inboxes = log, inboxes
+    def __init__(self, log: Log, inboxes: list[str], ways: list[Any]) -> None:
+        self._log, self._inboxes, self._ways = log, inboxes, list(ways)
 
-    def tries(self, units: list[Unit]) -> None:
+    def tries(self, units: list[Unit], way: Any) -> None:
         for unit in units:
-            self._log.add(Log.TRIES, unit)
+            self._log.add(Log.TRIES, unit, self._ways.index(way))
 
     def gave(self, unit: Unit) -> None:
         self._log.add(Log.GAVE, unit)
@@ -74,6 +80,8 @@ class LogNotes:
         for what, unit, place in self._log.entries():
             if what in (Log.TRIES, Log.GAVE, Log.NOT):
                 tried[unit] = what
+                if what == Log.TRIES:
+                    ledger.meant[unit] = self._ways[place].inboxes
             elif what in (Log.TOOK, Log.TOOK_AGAIN):
                 ledger.note(self._inboxes[place], reader, unit, what == Log.TOOK_AGAIN)
         for unit, what in tried.items():
@@ -89,6 +97,8 @@ class Session:
     def __init__(self, features: list[Any], *, codec: Any = None, size: int = 40, **sizes: Any) -> None:
         bus = busq.Bus.create(f"crossing-{os.getpid()}-{next(_names)}", **(self._sizes(features) | sizes))
         self.begin(bus, features, codec, size)
+        self.surroundings = contextlib.ExitStack()
+        self.surroundings.enter_context(loads.neighbours(bus))
         for feature in features:
             feature.begin(self)
 
@@ -121,12 +131,13 @@ class Session:
         self.is_mixed = False  # several callers take: what one sees next need not come next
 
     def close(self) -> None:
+        self.surroundings.close()
         for feature in self.features:
             feature.end()
         self.features.clear()
         self.ways.clear()
         self.meanwhile = lambda: None
-        if self.options.get("durable"):
+        if self.options.get("durable") and self.has_peer:
             self.bus.remove("taker")
 
     @property
@@ -213,7 +224,7 @@ class Giver:
         if way.comes_back:
             self.settle()
         units = self.units(way)
-        self.notes.tries(units)
+        self.notes.tries(units, way)
         box: list[Any] = []
         try:
             self.session.window.call(way.call(self, units, timeout), box)
@@ -284,7 +295,8 @@ class Taker:
             self.peer = self.parts[0].peer
         for way in session.ways:
             way.enter(self)
-            part = way.open_taker(self, resume)
+            is_its_own = any(inbox.split(":")[-1] == name for inbox in way.inboxes)
+            part = way.open_taker(self, resume) if is_its_own else None
             if part is not None:
                 self.parts.append(part)
 
@@ -393,9 +405,11 @@ def drain(taker: Taker, last: list[Unit], inboxes: list[str], step: Callable[[],
     """Take until what was given last has come: then all before it has, or is lost."""
     ledger = taker.session.ledger
     end_s = time.monotonic() + PATIENCE_S
+    wait_s = 0.0
     while missing := [inbox for inbox in inboxes if not ledger.has(inbox, last)]:
         step()
         try:
-            taker.take(0.02)
+            taker.take(wait_s)
         except busq.Empty:
+            wait_s = 0.002  # what has come was taken by the step, perhaps
             expect(time.monotonic() < end_s, f"{missing} never got what was given last, {last[-1]}")

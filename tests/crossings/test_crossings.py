@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from crossings import expected
+from crossings import expected, loads
 from crossings.cell import run
 from crossings.columns import EVENTS
 from crossings.expected import FAULTS, SOMETIMES, Absent
@@ -18,6 +20,13 @@ def test_what_stands_in_the_table_is_in_it() -> None:
     assert {*expected.BY_CELL, *FAULTS, *SOMETIMES} <= set(CELLS)
     assert set(expected.BY_EVENT) <= set(EVENTS)
     assert not [cell for cell in {**FAULTS, **SOMETIMES} if isinstance(expected.expected(*cell), Absent)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def surroundings() -> Iterator[None]:
+    """The load that BUSQ_TEST_LOAD names."""
+    with loads.load():
+        yield
 
 
 @pytest.mark.parametrize(("feature", "event"), CELLS)
