@@ -222,6 +222,14 @@ def view_of(raw_bus: core.Bus, encoded: bytes) -> View:
     return View._of((number, tuple(raw_bus.name_at(member) or UNKNOWN for member in members)), lives, None)
 
 
+def latest_view(port: Any, name: str) -> int:
+    """Return the number of the view of a group that is installed; 0 if there is none."""
+    try:
+        return int(port._raw_bus().view(name.encode())[0])
+    except errors.UnknownPeer:
+        return 0
+
+
 def is_in(port: Any, name: str) -> bool:
     """Return whether a peer is a member, as of the view that is installed."""
     try:

@@ -24,7 +24,7 @@ from busq._port.arguments import wrong_type
 from busq._state.chunks import chunk_bytes
 from busq._state.exchange import StateExchange
 from busq._state.transfer import Deliver
-from busq.groups import addressed
+from busq.groups import addressed, latest_view
 
 __all__ = ["GroupFilter", "prepare_to_enter"]
 
@@ -33,11 +33,14 @@ class _Group:
     """One group, whose state is given and taken; the owner of its exchange."""
 
     def __init__(
-        self, filter_: GroupFilter, name: str, chunk: int, state: Callable[[], Any], take: Callable[[bytes], object]
+        self, filter_: GroupFilter, name: str, since: int, state: Callable[[], Any], take: Callable[[bytes], object]
     ) -> None:
         self.name = name
+        # The latest view before it: what a predecessor of this peer has left in the queue ends there.
+        self._since = since
+        self._has_begun = False
         self._filter, self._state, self._take = filter_, state, take
-        self.exchange = StateExchange(filter_.name, name, chunk, self)
+        self.exchange = StateExchange(filter_.name, name, filter_.chunk, self)
         self.transfer = self.exchange.transfer
         self.successor: _Group | None = None  # the peer has entered again, before it has seen itself leave
         self.is_passing = False
@@ -45,6 +48,29 @@ class _Group:
     def pass_all(self) -> None:
         """Let everything pass: this stands for a time in which the peer was a member without a state."""
         self.is_passing = self.transfer.has_state = True
+
+    def keep(self) -> Callable[[], None]:
+        """Return a function that restores what is known of the group now."""
+        has_begun, restore_exchange = self._has_begun, self.exchange.keep()
+
+        def restore() -> None:
+            self._has_begun = has_begun
+            restore_exchange()
+
+        return restore
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether what comes has to wait for the state."""
+        return self._has_begun and not self.transfer.is_open
+
+    def is_before(self, message: Any) -> bool:
+        """Return whether a message, or a word, was sent before the peer entered: to its predecessor, as a member."""
+        if not isinstance(message, tuple) and message.kind == "view":
+            if message.view.number <= self._since:
+                return True
+            self._has_begun = True
+        return not self._has_begun
 
     # ---- the owner of the exchange ----
 
@@ -90,6 +116,7 @@ class GroupFilter:
     def __init__(self, port: Any) -> None:
         self._port = weakref.ref(port)  # which owns the filter: a peer that is dropped leaves at once
         self.name: str = port.name
+        self.chunk = chunk_bytes(port._raw_bus().facts()["arena"])
         self.lock: Any = threading.RLock()  # of everything here; never held by a call that waits
         self.groups: list[_Group] = []
         self._kept: list[tuple[_Group, Callable[[], None]]] = []  # before the last sorting, with what restores them
@@ -131,7 +158,7 @@ class GroupFilter:
             self._last = (None, [], None)
 
     def _keep(self) -> Callable[[], None]:
-        self._kept = [(one, one.exchange.keep()) for one in self.groups]
+        self._kept = [(one, one.keep()) for one in self.groups]
 
         def undo() -> None:
             self.groups[:] = [one for one, _ in self._kept]
@@ -145,7 +172,7 @@ class GroupFilter:
     def add(self, group: _Group) -> None:
         """Add a group that the peer is about to enter."""
         self.groups.append(group)
-        self._kept.append((group, group.exchange.keep()))
+        self._kept.append((group, group.keep()))
 
     def remove(self, group: _Group) -> None:
         """Remove a group that the peer has not entered after all."""
@@ -167,7 +194,7 @@ class GroupFilter:
             group = self.groups[number]
             if group.name == sent_to:
                 return self._show(group, message)
-            if not group.transfer.is_open:
+            if group.holds_back:
                 return group.exchange.follow(group.transfer.aside((message, sent_to)))
         if not isinstance(message, tuple):
             self.shown.append(message)
@@ -179,7 +206,9 @@ class GroupFilter:
 
     def _show(self, group: _Group, message: Any) -> None:
         """Show a message to the group that it was sent to."""
-        if isinstance(message, tuple):
+        if group.is_before(message):
+            self.pass_behind(group, message, None)
+        elif isinstance(message, tuple):
             group.exchange.word(*message)
         elif message.kind != "view":
             group.exchange.follow(group.transfer.quiet((message, None)))
@@ -225,8 +254,8 @@ def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bo
         core.check(core.FORKED)
     # In one step, so that threads that enter at the same time have the same filter.
     filter_: GroupFilter = vars(port).setdefault("_filter", GroupFilter(port))
-    chunk = chunk_bytes(port._raw_bus().facts()["arena"])
-    made = _Group(filter_, group, chunk, state, take)
+    since = latest_view(port, f"@{group}")
+    made = _Group(filter_, group, since, state, take)
     is_sorting = filter_.lock._is_owned()  # and has called `state` or `take`, or a signal handler, which calls this
     with filter_.lock:
         if core.filter_of(port) is None:
@@ -235,7 +264,7 @@ def prepare_to_enter(port: Any, group: str, state: Any, take: Any, is_member: bo
             filter_.restore()
         last = next((one for one in filter_.groups if one.name == group), None)
         if last is None and is_member:
-            last = _Group(filter_, group, chunk, state, take)
+            last = _Group(filter_, group, since, state, take)
             last.pass_all()
             filter_.add(last)
         while last is not None and last.successor is not None:

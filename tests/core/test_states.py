@@ -225,6 +225,29 @@ def test_a_member_that_has_left_may_enter_again(bus: busq.Bus) -> None:
         read_until([first, again], lambda: again.lines == [b"one"])
 
 
+@pytest.mark.parametrize("n_read", [0, 1, 2, 9])
+def test_a_successor_that_enters_again_takes_the_state(bus: busq.Bus, n_read: int) -> None:
+    """What its predecessor was sent as a member, and its leaving, are still in the queue, and come first."""
+    rest, first = Log(bus.join("rest")), Log(bus.join("alice"))
+    read_until([rest, first], lambda: first.taken == 1)
+    for number in range(4):
+        rest.peer.send("@log", b"%d" % number)
+    rest.read_all()
+    for _ in range(n_read):
+        first.read()
+    first.peer.close()
+    rest.peer.send("@log", b"while it was away")
+    second = Log.__new__(Log)
+    second.is_lax = True
+    second.__init__(bus.join("alice", resume=True))  # type: ignore[misc]
+    rest.peer.send("@log", b"behind its entering")
+    read_until([rest, second], lambda: second.taken == 1)
+    rest.peer.send("@log", b"last")
+    read_until([rest, second], lambda: b"last" in second.lines and b"last" in rest.lines)
+    assert second.lines == rest.lines
+    assert second.taken == 1
+
+
 def test_a_member_that_leaves_and_enters_before_it_reads_of_it(bus: busq.Bus) -> None:
     with bus.join("ann") as ann, bus.join("bob") as bob:
         first, second = Log(ann), Log(bob)

@@ -67,25 +67,22 @@ APART = {
 }
 
 # Known faults: the crossing must fail until the fault is mended; then its line goes.
-NOT_GIVEN = "a successor that enters its group again is not given the state"
 NO_RESERVE = "`busq.aio` has no `reserve`"
 FAULTS: dict[tuple[str, str], str] = {
-    **{
-        ("state of a group", event): NOT_GIVEN
-        for event in ("closed", "resumed", "asyncio", "uvloop", "trio", "spawned child")
-    },
     **{("draft", event): NO_RESERVE for event in ("asyncio", "uvloop", "trio")},
     ("replica", "closed"): "a replica that was closed, and has raised `ShutDown`, keeps its bus open",
 }
+# Of several features at once: a step of a walk that all of them together do not stand.
+TOGETHER = {
+    (frozenset(("acknowledged", "state of a group")), "call_in_a_call"): "the queue stays full, and nothing comes",
+}
 # Those that do not strike each time.
 SOMETIMES = {
-    **{("state of a group", event): NOT_GIVEN for event in ("killed", "stopped")},
+    ("state of a group", "resumed"): "what is held back until a state comes is lost if the peer closes before",
+    ("state of a group", "killed"): "a state may be taken behind the view that then comes once more",
     ("joinable queue", "signal handler that raises"): "an exception in `get` can leave an object in no hands",
     ("handle", "killed"): "the owner of a node may never hear that its holder was killed",
-    (
-        "handle",
-        "signal handler that raises",
-    ): "a message that goes back into the queue lets go of its handles meanwhile",
+    ("handle", "signal handler that raises"): "a message that goes back into the queue lets go of its handles",
     **{
         ("watched", event): "a watcher whose queue is full gets no `left` and `joined` before what comes next"
         for event in ("killed", "stopped", "resumed")
