@@ -72,12 +72,9 @@ FAULTS: dict[tuple[str, str], str] = {
     **{("draft", event): NO_RESERVE for event in ("asyncio", "uvloop", "trio")},
     ("replica", "closed"): "a replica that was closed, and has raised `ShutDown`, keeps its bus open",
 }
-# Of several features at once: a step of a walk that all of them together do not stand.
-TOGETHER = {
-    (frozenset(("acknowledged", "state of a group")), "call_in_a_call"): "the queue stays full, and nothing comes",
-}
 # Those that do not strike each time.
 SOMETIMES = {
+    ("replica", "traced"): "an audit may miss what replicas have on the way to each other when the recording ends",
     ("state of a group", "resumed"): "what is held back until a state comes is lost if the peer closes before",
     ("state of a group", "killed"): "a state may be taken behind the view that then comes once more",
     ("joinable queue", "signal handler that raises"): "an exception in `get` can leave an object in no hands",
