@@ -13,7 +13,7 @@ from crossings import loads
 from crossings.features import FEATURES
 from crossings.run_walks import run_walks
 
-WALKS = int(os.environ.get("BUSQ_TEST_WALKS", "400"))
+WALKS = int(os.environ.get("BUSQ_TEST_WALKS", "200"))
 
 
 @pytest.mark.timeout(max(900, WALKS))
