@@ -75,6 +75,6 @@ def read_event(port: Any, name: str, kind: int, group_number: int, payload: byte
 
 def ask(port: Any, to: Any, data: Any, timeout: float | None, note: Any) -> Message:
     """Send a request and return its reply; `note` records whether it was sent."""
-    from busq._port import requests  # here, since most programs never need it
+    from busq._port import requests  # loaded with the first peer
 
     return requests.ask(port, to, data, timeout, note)
