@@ -112,7 +112,6 @@ class _Base(Generic[_T]):
         home = default_home() if bus is None else home_on(bus)
         self._settle(home, private_name("queue"), max(0, maxsize), is_private=True)
         reader = self._local.open_reader(is_new=True)
-        home.n_queues += 1
         if 0 < maxsize < home.capacity:
             core.set_limit(reader, maxsize)
 

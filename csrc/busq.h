@@ -287,6 +287,9 @@ uint64_t busq_bus_tally(busq_bus *bus, uint64_t key);
 /* How often the queue of that name was handed on, and not opened so far, after a change by +1, -1 or 0: a process that hands it
  * on keeps the bus open for as long.  Never below 0; 0 where there is no such queue. */
 uint64_t busq_bus_handed(busq_bus *bus, const char *name, size_t name_bytes, int change);
+/* How many places no new peer can have without another one's being given up: those of peers that live, or died unnoticed, and
+ * of durable ones.  A step per place. */
+uint32_t busq_bus_taken(const busq_bus *bus);
 int busq_peer_close(busq_peer *peer);
 /* The handle lives until it was freed once more than it was retained. */
 void busq_peer_retain(busq_peer *peer);

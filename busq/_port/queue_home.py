@@ -34,7 +34,6 @@ PEERS = 1024
 CAPACITY = 3072  # the ring has a slot more for each peer: 4096
 ARENA_BYTES = 2 << 30
 ARENA_BYTES_MIN = 16 << 20  # where the process has a limit on what it maps, or on the size of files
-QUEUES_MAX = 256  # of one bus; there must be places for the processes that use them
 
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
@@ -92,11 +91,11 @@ class Home:
         self.bus = bus
         self.raw = bus._raw()
         self.is_default = is_default
-        self.n_queues = 0  # made here, and not known to be gone
         self.handed: set[str] = set()  # queues that were handed on from here, and perhaps not opened so far
-        facts = bus.stats()
+        facts = self.raw.facts()
+        self.places: int = facts["peers"]
         self.capacity: int = facts["capacity"]
-        self.arena_bytes: int = facts["arena_bytes"]
+        self.arena_bytes: int = facts["arena"]
         self.key = bus._key()
         self.forget_peers()
         _homes[self.key] = self
@@ -118,10 +117,10 @@ def _join_sender(bus: Bus) -> Peer:
     What a process has put keeps that process's place until it was got.  A successor takes the place over, with what
     stands in the queues: so there are as many places as processes live at a time, however many have put and ended.
     """
-    alive = set(bus.peers())
+    raw = bus._raw()
     for number in itertools.count():
         name = f"put-{number}"
-        if name not in alive:
+        if raw.readers(name.encode())[0] != core.OK:
             with contextlib.suppress(errors.PeerExists):  # another process was faster
                 return bus.join(name, resume=True)
     raise AssertionError
@@ -179,13 +178,16 @@ def _drop_opened() -> None:
 
 
 def default_home() -> Home:
-    """Return the bus of this process tree; a new one where there is none, or its places are taken."""
+    """Return the bus of this process tree; a new one where there is none, or half of its places are taken.
+
+    The other half is for the processes that use the queues.  Queues that other processes have made count as well.
+    """
     global _default
     _drop_opened()
     with registry_lock:
         seen = _default
         home = seen() if seen is not None else None
-        if home is None or home.n_queues >= QUEUES_MAX:
+        if home is None or home.raw.taken() >= home.places // 2:
             name = private_name("queues")
             bus = Bus.create(
                 name,
@@ -476,4 +478,3 @@ def let_go(local: Local) -> None:
         local.overflow.is_cancelled = True
         with contextlib.suppress(errors.BusqError):
             local.home.bus.remove(local.name)
-            local.home.n_queues -= 1

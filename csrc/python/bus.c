@@ -281,6 +281,12 @@ static PyObject *bus_handed(Bus *self, PyObject *args)
   return PyLong_FromUnsignedLongLong(busq_bus_handed(self->bus, name, (size_t)bytes, change));
 }
 
+static PyObject *bus_taken(Bus *self, PyObject *unused)
+{
+  (void)unused;
+  return PyLong_FromUnsignedLong(busq_bus_taken(self->bus));
+}
+
 /* readers(name): a result of the core; how many live processes read its queue, and whether they share it. */
 static PyObject *bus_readers(Bus *self, PyObject *args)
 {
@@ -441,6 +447,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},
                                     {"tally", ONE_ARG(bus_tally), NULL},
                                     {"handed", VARARGS(bus_handed), NULL},
+                                    {"taken", NOARGS(bus_taken), NULL},
                                     {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
                                     {"lost_its_name", NOARGS(bus_lost_its_name), NULL},

@@ -41,6 +41,18 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
   return BUSQ_OK;
 }
 
+uint32_t busq_bus_taken(const busq_bus *bus)
+{
+  uint32_t n_taken = 0;
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+    const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
+    const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
+    n_taken += (life & BUSQ_LIFE_DURABLE) != 0 || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LIVE ||
+               state == BUSQ_LIFE_LEAVING;
+  }
+  return n_taken;
+}
+
 static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
 {
   const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;

@@ -267,7 +267,7 @@ def puts_and_may_kill_itself(queue: Any, number: int, n_objects: int) -> None:
 
 
 def test_more_queues_than_a_bus_has_places_for() -> None:
-    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(queue_home.QUEUES_MAX + 1)]
+    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(queue_home.PEERS // 4 + 1)]
     names = {queue._home.bus.name for queue in many}
     assert len(names) == 2
     for number, queue in enumerate(many):
@@ -275,6 +275,30 @@ def test_more_queues_than_a_bus_has_places_for() -> None:
     assert [queue.get() for queue in many] == list(range(len(many)))
     with pytest.raises(ValueError, match=r"queues\[0\] is on bus .* and queues\[1\] on .*: expected queues of one bus"):
         busq.put_all([many[0], many[-1]], 1)
+
+
+def makes_queues(made: Any, go: Any, n_queues: int) -> None:
+    mine: list[busq.Queue[int]] = []
+    try:
+        for _ in range(n_queues):
+            mine.append(busq.Queue())
+        mine[-1].put(1)
+        mine[0].put(mine[-1].get())
+    finally:
+        made.put(len(mine))
+    go.wait()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_that_make_queues_leave_each_other_places(method: str) -> None:
+    """Together more than a bus has: on the bus that they have in common, or on others."""
+    made: busq.Queue[int] = busq.Queue()
+    go = multiprocessing.get_context(method).Event()
+    n_queues = queue_home.PEERS // 5
+    children = processes(method, 4, makes_queues, made, go, n_queues)
+    assert [made.get() for _ in children] == [n_queues] * len(children)
+    go.set()
+    end(children)
 
 
 def test_a_queue_on_a_given_bus(make_bus: Callable[..., busq.Bus]) -> None:
