@@ -74,10 +74,6 @@ FAULTS: dict[tuple[str, str], str] = {
 }
 # Those that do not strike each time.
 SOMETIMES = {
-    **{
-        (name, "signal handler that calls the same object"): "a module that a call loads late is met half loaded"
-        for name in ("watched", "request", "group", "object")
-    },
     ("replica", "traced"): "an audit may miss what replicas have on the way to each other when the recording ends",
     ("state of a group", "resumed"): "what is held back until a state comes is lost if the peer closes before",
     ("state of a group", "killed"): "a state may be taken behind the view that then comes once more",
