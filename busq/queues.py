@@ -602,6 +602,10 @@ class JoinableQueue(Queue[_T]):
             # Behind a call, as one of `append`, or of a function of ours, a handler may run.  From here on none does.
             mine += (message,)
             return obj
+        except errors.NoSpace:
+            self._recv = None
+            self._local.change_reader()
+            return self.get(block, timeout)
         except errors.Empty:
             raise
         except errors.BusqError as error:

@@ -290,6 +290,8 @@ uint64_t busq_bus_handed(busq_bus *bus, const char *name, size_t name_bytes, int
 /* How many places no new peer can have without another one's being given up: those of peers that live, or died unnoticed, and
  * of durable ones.  A step per place. */
 uint32_t busq_bus_taken(const busq_bus *bus);
+/* How many places are taken in the hands of a reader of a shared queue, from the first message on that is not done with. */
+uint64_t busq_peer_hands(busq_peer *peer);
 int busq_peer_close(busq_peer *peer);
 /* The handle lives until it was freed once more than it was retained. */
 void busq_peer_retain(busq_peer *peer);

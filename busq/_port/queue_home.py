@@ -70,6 +70,10 @@ class Joined:
         """Return it if it has joined."""
         return self._peers.get(None)
 
+    def become(self, peer: Peer) -> None:
+        """Be that one, unless it has joined."""
+        self._peers.setdefault(None, peer)
+
     def forget(self) -> None:
         """Let go of it, as soon as no other holds it; the next call of `peer` joins anew."""
         self._peers.pop(None, None)
@@ -430,6 +434,7 @@ class Local:
         self.name = name
         self.is_private = is_private  # no other process can have it
         self._reader = Joined(functools.partial(home.bus.join, name, shared=True, durable=True))
+        self._full_readers: list[Peer] = []
         self.overflow = Overflow(home, name, max(0, maxsize - home.capacity))
         self.held: Any | None = None  # of a JoinableQueue
         self.target = 0
@@ -439,9 +444,27 @@ class Local:
         """Join as one of those that get."""
         return self._reader.peer(resume=not is_new)
 
+    def change_reader(self) -> None:
+        """Get by another peer from now on, since this one can keep no more that is not reported.
+
+        It is one that could keep no more before, and has become half empty, or a new one.
+        """
+        full = self._reader.known()
+        if full is not None and full not in self._full_readers:
+            self._full_readers.append(full)
+        self._reader.forget()
+        for peer in list(self._full_readers):
+            if core.hands(peer) <= self.home.capacity // 2:
+                self._full_readers.remove(peer)
+                self._reader.become(peer)
+                return
+        self.open_reader()
+
     def close_reader(self) -> None:
         """Leave; what was not got stays for others."""
         self._reader.leave()
+        while self._full_readers:
+            self._full_readers.pop().close()
 
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""

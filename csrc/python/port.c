@@ -256,6 +256,12 @@ static PyObject *take_back_dropped(PyObject *module, PyObject *object)
   Py_RETURN_NONE;
 }
 
+static PyObject *hands(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  return self ? PyLong_FromUnsignedLongLong(busq_peer_hands(self->peer)) : NULL;
+}
+
 /* ---- what finds no room in a queue ---- */
 
 /* keep(items, port, key, bound, data): counts it beside the port and puts (port, data) into the deque, in one step.  False: it would
@@ -388,6 +394,7 @@ PyMethodDef port_functions[] = {{"set_guard", ONE_ARG(set_guard), NULL},
                                 {"lookup", VARARGS(lookup), NULL},
                                 {"set_limit", VARARGS(set_limit), NULL},
                                 {"take_back_dropped", ONE_ARG(take_back_dropped), NULL},
+                                {"hands", ONE_ARG(hands), NULL},
                                 {"keep", VARARGS(keep), NULL},
                                 {"settle", ONE_ARG(settle), NULL},
                                 {"change", VARARGS(change), NULL},

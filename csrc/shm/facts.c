@@ -183,6 +183,20 @@ int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t 
   return BUSQ_OK;
 }
 
+/* Messages that are done with stay behind the head until the reader takes another one (share.h). */
+uint64_t busq_peer_hands(busq_peer *peer)
+{
+  const busq_ring ring = busq_bus_ring(peer->bus, peer->slot);
+  const uint64_t head = busq_load_acquire(&ring.queue->head);
+  const uint64_t depth = busq_ring_tail(&ring) - head;
+  uint64_t done = 0;
+  busq_reference seen;
+  while (done < depth && done < ring.slot_count && busq_ring_look(&ring, head + done, &seen) &&
+         seen.sender == BUSQ_RING_NOBODY)
+    done++;
+  return depth - done;
+}
+
 /* ---- names ---- */
 
 int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint64_t *targetp)

@@ -920,6 +920,41 @@ def test_join_returns_when_all_is_done(method: str) -> None:
     end(workers)
 
 
+def test_a_process_may_hold_any_number_of_tasks(shorter: int) -> None:
+    tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
+    for turn in range(3):
+        puts(tasks, 700)
+        assert [tasks.get(timeout=PATIENCE_S) for _ in range(700)] == list(range(700))
+        for _ in range(700):
+            tasks.task_done()
+        tasks.join()
+        if turn == 0:
+            n_readers = len(tasks._local._full_readers)
+    assert n_readers > 0
+    assert len(tasks._local._full_readers) <= n_readers + 1
+    tasks.close()
+    assert not tasks._local._full_readers
+
+
+def test_the_tasks_of_a_killed_worker_that_held_many_come_again(shorter: int) -> None:
+    tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
+
+    def child() -> None:
+        for _ in range(300):
+            tasks.get(timeout=PATIENCE_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    worker = multiprocessing.get_context("fork").Process(target=child, daemon=True)
+    worker.start()
+    puts(tasks, 300)
+    worker.join(PATIENCE_S)
+    assert worker.exitcode == -signal.SIGKILL
+    assert sorted(tasks.get(timeout=PATIENCE_S) for _ in range(300)) == list(range(300))
+    for _ in range(300):
+        tasks.task_done()
+    tasks.join()
+
+
 def test_join_waits_for_what_waits_in_another_process(shorter: int) -> None:
     tasks: busq.JoinableQueue[int] = busq.JoinableQueue()
     (process,) = processes("fork", 1, puts, tasks, 200)
