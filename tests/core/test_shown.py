@@ -315,6 +315,26 @@ def test_a_forked_child_sees_what_it_was(bus: busq.Bus, fork: Callable[..., Chil
         assert child.result() == (True, True, "r--p")
 
 
+def test_what_a_child_receives_is_not_what_its_parent_looked_at(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    """In the same memory, which the parent gives back once the child has what it looks at."""
+    here, gone = os.pipe()
+
+    def receive() -> list[bytes]:
+        with bus.join("child") as child:
+            os.write(gone, b"x")
+            return [bytes(child.recv(timeout=PATIENCE_S).view()[:1]) for _ in range(5)]
+
+    with bus.join("ann") as ann:
+        ann.send("ann", pattern(1))
+        view = ann.recv().view()
+        child = fork(receive)
+        os.read(here, 1)
+        view.release()
+        for number in range(5):
+            ann.send("child", pattern(2 + number), timeout=PATIENCE_S)
+        assert child.result() == [pattern(2 + number)[:1] for number in range(5)]
+
+
 # ---- how much ----
 
 
@@ -335,3 +355,26 @@ def test_there_is_one_mapping_for_all_views(bus: busq.Bus) -> None:
     assert all(view == pattern(1, mmap.PAGESIZE * 20) for view in views)
     del views, messages
     assert n_mappings() <= before
+
+
+@pytest.mark.parametrize("ack", [False, True])
+def test_a_process_that_may_map_no_more_of_a_bus_looks_at_payloads_alone(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], ack: bool
+) -> None:
+    bus = make_bus(arena=1 << 30, reserve=False)
+
+    def look() -> list[int]:
+        with bus.join("ann") as ann:
+            for size in (0, SMALL, LARGE):
+                ann.send("ann", bytes(size))
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE
+            resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)
+            messages = [ann.recv(ack=ack) for _ in range(3)]
+            before = n_mappings()
+            views = [message.view() for message in messages]
+            sizes = [len(bytes(view)) for view in views]
+            del views, messages
+            assert n_mappings() == before
+            return sizes
+
+    assert fork(look).result() == [0, SMALL, LARGE]

@@ -13,7 +13,8 @@
 
 /* A second mapping of the file, through which an application looks at messages (shown.h). */
 struct busq_window {
-  char *base;
+  char *base;     /* where the file would begin */
+  uint64_t begin; /* what is mapped of it */
   uint64_t bytes;
   uint32_t references;
 };
@@ -39,7 +40,6 @@ struct busq_bus {
   uint32_t users;      /* of this process: handles and peers that are not closed */
   busq_bus *temporary_next;
   busq_window *window; /* for the views to come; NULL before the first one */
-  busq_latch window_latch; /* of that word */
   uint32_t fork_generation;
   uint32_t user; /* the user that opened it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];

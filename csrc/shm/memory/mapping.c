@@ -57,46 +57,69 @@ void busq_bus_retain(busq_bus *bus)
 
 /* ---- windows ---- */
 
-static busq_window *window_new(const busq_bus *bus)
+static busq_latch window_latch; /* of the words bus->window; of all buses, so that a fork can hold it */
+
+void busq_window_hold(void)
+{
+  busq_latch_acquire(&window_latch);
+}
+
+void busq_window_let_go(void)
+{
+  busq_latch_release(&window_latch);
+}
+
+static busq_window *window_new(const busq_bus *bus, uint64_t begin, uint64_t bytes)
 {
   busq_window *window = calloc(1, sizeof *window);
-  char *base = window ? mmap(NULL, bus->geometry.segment_bytes, PROT_READ, MAP_SHARED, bus->fd, 0) : MAP_FAILED;
-  if (base == MAP_FAILED) {
-    (void)busq_error_system("can't map %llu bytes of bus \"%s\" to look at its messages",
-                            (unsigned long long)bus->geometry.segment_bytes, bus->name);
+  char *mapped = window ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, bus->fd, (off_t)begin) : MAP_FAILED;
+  if (mapped == MAP_FAILED) {
+    (void)busq_error_system("can't map %llu bytes of bus \"%s\" to look at its messages", (unsigned long long)bytes,
+                            bus->name);
     free(window);
     return NULL;
   }
-  *window = (busq_window){.base = base, .bytes = bus->geometry.segment_bytes, .references = 1};
+  char *base = (char *)((uintptr_t)mapped - begin);
+  *window = (busq_window){.base = base, .begin = begin, .bytes = bytes, .references = 1};
   return window;
 }
 
-busq_window *busq_window_open(busq_bus *bus)
+static busq_window *window_of_all(busq_bus *bus)
 {
-  busq_latch_acquire(&bus->window_latch);
+  busq_window_hold();
   if (!bus->window)
-    bus->window = window_new(bus);
+    bus->window = window_new(bus, 0, bus->geometry.segment_bytes);
   busq_window *window = bus->window;
   if (window)
     (void)busq_fetch_add(&window->references, 1);
-  busq_latch_release(&bus->window_latch);
+  busq_window_let_go();
   return window;
+}
+
+busq_window *busq_window_open(busq_bus *bus, const char *data, uint64_t bytes)
+{
+  busq_window *window = window_of_all(bus);
+  if (window)
+    return window;
+  const uint64_t page_bytes = (uint64_t)sysconf(_SC_PAGESIZE), at = (uint64_t)(data - bus->base);
+  const uint64_t begin = at / page_bytes * page_bytes;
+  return window_new(bus, begin, at - begin + (bytes ? bytes : 1));
 }
 
 void busq_window_close(busq_window *window)
 {
   if (!window || busq_fetch_add(&window->references, UINT32_MAX) != 1)
     return;
-  munmap(window->base, window->bytes);
+  munmap(window->base + window->begin, window->bytes);
   free(window);
 }
 
 void busq_window_change(busq_bus *bus)
 {
-  busq_latch_acquire(&bus->window_latch);
+  busq_window_hold();
   busq_window *window = bus->window;
   bus->window = NULL;
-  busq_latch_release(&bus->window_latch);
+  busq_window_let_go();
   busq_window_close(window);
 }
 

@@ -25,10 +25,14 @@ void busq_bus_release(busq_bus *bus);
 bool busq_bus_move(busq_bus *bus);
 
 /* One reference more to the window of a bus, which is made where there is none: a mapping of the whole file, of which
- * nothing can be written to.  NULL, with the error that busq_error_text has, where the system refuses one. */
-busq_window *busq_window_open(busq_bus *bus);
+ * nothing can be written to.  Where the system refuses one, for a process may have a limit on what it maps, one of the
+ * payload alone; NULL, with the error that busq_error_text has, where it refuses that. */
+busq_window *busq_window_open(busq_bus *bus, const char *data, uint64_t bytes);
 void busq_window_close(busq_window *window);
 /* From now on, those that ask get another one. */
 void busq_window_change(busq_bus *bus);
+/* Around a fork, so that no thread is at work on a window: or the child would wait for it for ever. */
+void busq_window_hold(void);
+void busq_window_let_go(void);
 
 #endif /* BUSQ_SHM_MEMORY_MAPPING_H */

@@ -32,6 +32,7 @@ static page_range pages_of(const busq_pin *pin)
 static void fork_prepare(void)
 {
   busq_latch_acquire(&shown_latch);
+  busq_window_hold();
   for (busq_pin *pin = shown; pin; pin = pin->next) {
     const page_range pages = pages_of(pin);
     void *copy = mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -49,6 +50,7 @@ static void fork_parent(void)
       munmap(pin->copy, pages_of(pin).bytes);
     pin->copy = NULL;
   }
+  busq_window_let_go();
   busq_latch_release(&shown_latch);
 }
 
@@ -69,15 +71,19 @@ static void pages_replace(const busq_pin *pin)
   (void)mremap(private, pages.bytes, pages.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages.begin);
 }
 
-/* No pin stays in the list: the next fork copies what is private already. */
+/* No pin stays in the list: the next fork copies what is private already.  What this process receives may stand in the
+ * same pages by then: it looks at that through another window. */
 static void fork_child(void)
 {
+  busq_window_let_go();
   for (busq_pin *pin = shown, *next; pin; pin = next) {
     next = pin->next;
     pin->next = NULL;
     pin->link = NULL;
     if (pin->copy && (pin->window || busq_bus_move(pin->peer->bus)))
       pages_replace(pin);
+    if (pin->window)
+      busq_window_change(pin->peer->bus);
     if (pin->copy)
       munmap(pin->copy, pages_of(pin).bytes);
     pin->copy = NULL;
@@ -91,10 +97,15 @@ static void fork_watch(void)
   pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-void busq_shown_add(busq_pin *pin)
+static void watch(void)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, fork_watch);
+}
+
+void busq_shown_add(busq_pin *pin)
+{
+  watch();
   busq_latch_acquire(&shown_latch);
   pin->next = shown;
   pin->link = &shown;
@@ -120,7 +131,8 @@ void busq_shown_remove(busq_pin *pin)
 
 int busq_shown_open(busq_pin *pin, busq_bus *bus)
 {
-  busq_window *window = busq_window_open(bus);
+  watch();
+  busq_window *window = busq_window_open(bus, pin->message.data, pin->message.size_bytes);
   if (!window)
     return BUSQ_SYSTEM;
   BUSQ_ASSERT(!pin->window);
@@ -135,21 +147,27 @@ void busq_shown_close(busq_pin *pin)
   pin->window = NULL;
 }
 
-/* A view that ends just now takes its pin out of the list first, and then looks at the mode. */
+static bool is_kept_of(const busq_pin *pin, const busq_peer *peer)
+{
+  return pin->peer == peer && (pin->mode == BUSQ_TAKE_OFFERED || pin->mode == BUSQ_TAKE_ACKED);
+}
+
+/* A view that ends just now takes its pin out of the list first, and then looks at the mode.  The window is changed
+ * before the pages: or another thread could receive what is written behind the copy, and look for it in the old one. */
 void busq_shown_keep(busq_peer *peer, void (*release)(busq_peer *peer, const busq_message *message))
 {
-  bool is_any = false;
+  bool is_changed = false;
   busq_latch_acquire(&shown_latch);
   for (busq_pin *pin = shown; pin; pin = pin->next) {
-    if (pin->peer != peer || (pin->mode != BUSQ_TAKE_OFFERED && pin->mode != BUSQ_TAKE_ACKED))
+    if (!is_kept_of(pin, peer))
       continue;
+    if (!is_changed)
+      busq_window_change(peer->bus);
+    is_changed = true;
     pages_replace(pin);
     if (pin->mode == BUSQ_TAKE_ACKED)
       release(peer, &pin->message);
     pin->mode = BUSQ_TAKE_OFFERED; /* nothing is left to be released */
-    is_any = true;
   }
   busq_latch_release(&shown_latch);
-  if (is_any)
-    busq_window_change(peer->bus);
 }

@@ -15,7 +15,7 @@
  *      where a peer closes  what it has not acknowledged comes to a successor, which releases it; and what it has does not
  *                           keep its place from the successor
  *
- * Those pages do not show any more what becomes of the file; so the views to come get another window.  The memory of a
+ * Those pages do not show any more what becomes of the file; so the views to come get another window, also in the child.  The memory of a
  * draft has to be written to: it is shown in the mapping that all code uses, and in a forked child the bus gets another
  * one of those.  Without a pin that is shown, neither a fork nor a close costs anything.
  *
