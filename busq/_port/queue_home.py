@@ -102,7 +102,6 @@ class Home:
         self.arena_bytes: int = facts["arena"]
         self.key = bus._key()
         self.forget_peers()
-        _homes[self.key] = self
         _await_end()
 
     def forget_peers(self) -> None:
@@ -207,6 +206,7 @@ def default_home() -> Home:
             made = weakref.ref(home)
             if _default is not seen:  # a handler of a signal has made one meanwhile
                 return default_home()
+            _homes[home.key] = home
             _default = made
         return home
 
@@ -217,7 +217,8 @@ def find_home(key: tuple[str, str, bytes], *, is_default: bool) -> Home:
     with registry_lock:
         home = _homes.get(key)
         if home is None:
-            home = Home(_reopen(*key), is_default=is_default)
+            # A handler of a signal, or a `__del__`, may have opened it meanwhile: put_all asks for one and the same.
+            home = _homes.setdefault(key, Home(_reopen(*key), is_default=is_default))
         if is_default and (_default is None or _default() is None):
             _default = weakref.ref(home)
         return home

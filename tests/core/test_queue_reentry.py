@@ -194,6 +194,22 @@ class Circle:
         self.queue.put("gone")
 
 
+def test_a_bus_that_is_opened_on_top_of_opening_it_is_one(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_top: list[busq.Queue[int]] = []
+    reopen = vars(queue_home)["_reopen"]
+
+    def struck(*key: Any) -> busq.Bus:
+        opened = reopen(*key)
+        monkeypatch.setattr(queue_home, "_reopen", reopen)
+        on_top.append(busq.Queue(bus=bus))
+        return opened
+
+    monkeypatch.setattr(queue_home, "_reopen", struck)
+    both = [busq.Queue(bus=bus), *on_top]
+    busq.put_all(both, 1)
+    assert [queue.get(timeout=0) for queue in both] == [1, 1]
+
+
 @pytest.mark.parametrize("kind", [busq.Queue, busq.JoinableQueue])
 def test_what_is_collected_in_a_put_may_put(kind: type[busq.Queue[Any]]) -> None:
     queue = kind()
