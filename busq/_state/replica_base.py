@@ -18,7 +18,7 @@ from busq._state.batch import Batch, recorder
 from busq._state.commands import Commands, Raised, call_of, commands_in
 from busq._state.digests import digest_of_kinds
 from busq._state.plain_codec import PLAIN, name_of, written
-from busq._state.replica_engine import Engine, check_codec
+from busq._state.replica_engine import Engine, check_codec, close_if_there
 from busq._state.verify import check_digest
 from busq.bus import Bus
 from busq.groups import checked_name
@@ -191,7 +191,7 @@ class Replica:
         except BaseException:
             engine.close()
             raise
-        weakref.finalize(replica, engine.close).atexit = False
+        weakref.finalize(replica, close_if_there, weakref.ref(engine)).atexit = False
         return replica
 
     @classmethod

@@ -578,6 +578,17 @@ def check_codec(codec: Any, given: bytes, read: Any) -> None:
         )
 
 
+def close_if_there(engine: weakref.ref[Engine]) -> None:
+    """Close the engine of a replica that was forgotten, unless it goes together with that.
+
+    The finalizer of a replica has no engine in its hands.  An error that an engine keeps leads to the replica, by the
+    frames of its traceback, and a replica that its own finalizer leads to would never be forgotten.
+    """
+    found = engine()
+    if found is not None:
+        found.close()
+
+
 @atexit.register
 def _close_all() -> None:
     """Leave every group before the interpreter ends: a thread that waits in C must not find the interpreter gone."""

@@ -14,6 +14,7 @@ import random
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -1095,3 +1096,36 @@ def outcome(d: Dict, method: str, arguments: list[Any]) -> Any:
         return getattr(d, method)(*arguments)
     except LookupError as error:
         return repr(error)
+
+
+def test_a_replica_that_has_raised_what_it_keeps_is_forgotten_with_its_bus(bus: busq.Bus) -> None:
+    class Failing(busq.Replica):
+        def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
+            if len(members) > 1:
+                raise LookupError("no room for two")
+
+    def use(end: Callable[[Any], object], error: type[Exception]) -> None:
+        replica = Failing.join(bus.name, "failing", member="one")
+
+        def wait() -> None:
+            with pytest.raises(error):
+                replica.wait_for(lambda: False)
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        end(replica)
+        waiting.join()
+        with pytest.raises(error):
+            replica.sync()
+        gone.append(weakref.ref(replica))
+
+    def let_another_enter(_: object) -> None:
+        with bus.join("two") as two:
+            two.enter("failing")
+            wait_until(lambda: "one" not in bus.peers())
+
+    gone: list[weakref.ref[Any]] = []
+    use(lambda replica: replica.close(), busq.ShutDown)
+    use(let_another_enter, LookupError)
+    gc.collect()
+    assert [one() for one in gone] == [None, None]
