@@ -48,6 +48,7 @@ BY_CELL: dict[tuple[str, str], Verdict] = {
     },
     **{(name, event): NO_LOOP for name in ("queue", "joinable queue") for event in ("asyncio", "uvloop", "trio")},
     **{(name, "other codec"): NO_CODEC for name in ("queue", "joinable queue")},
+    ("replica", "closed"): Raises("ShutDown", "this replica was closed"),
     ("joinable queue", "closed"): Raises("ValueError", "is closed"),
     ("joinable queue", "forked"): Works("a queue is used by parent and child alike"),
     ("queue", "killed"): Works("what had no room in shared memory waited in the process, and goes with it"),
@@ -67,17 +68,10 @@ APART = {
 }
 
 # Known faults: the crossing must fail until the fault is mended; then its line goes.
-NO_RESERVE = "`busq.aio` has no `reserve`"
-FAULTS: dict[tuple[str, str], str] = {
-    **{("draft", event): NO_RESERVE for event in ("asyncio", "uvloop", "trio")},
-    ("replica", "closed"): "a replica that was closed, and has raised `ShutDown`, keeps its bus open",
-}
+FAULTS: dict[tuple[str, str], str] = {}
 # Those that do not strike each time.
 SOMETIMES = {
-    ("replica", "traced"): "an audit may miss what replicas have on the way to each other when the recording ends",
     ("state of a group", "resumed"): "what is held back until a state comes is lost if the peer closes before",
-    ("state of a group", "killed"): "a state may be taken behind the view that then comes once more",
-    ("joinable queue", "signal handler that raises"): "an exception in `get` can leave an object in no hands",
     ("handle", "killed"): "the owner of a node may never hear that its holder was killed",
     ("handle", "signal handler that raises"): "a message that goes back into the queue lets go of its handles",
     **{

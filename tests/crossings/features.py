@@ -467,6 +467,21 @@ class Draft(Feature):
 
         return write
 
+    async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
+        data = giver.data(self, units[0])
+        if units[0].number % 2:
+            draft = await giver.peer.reserve(len(data), timeout=timeout)
+            with draft:
+                await self._write_in_loop(draft, data, timeout)
+        else:
+            async with giver.peer.reserve(len(data), timeout=timeout) as draft:
+                await self._write_in_loop(draft, data, timeout)
+
+    @staticmethod
+    async def _write_in_loop(draft: Any, data: bytes, timeout: float | None) -> None:
+        draft.buffer[:] = data
+        await draft.send("taker", timeout=timeout)
+
 
 class Batch(Feature):
     name = "batch"
@@ -670,7 +685,9 @@ class Replica(Feature):
         return await giver.facts[self].add(*units[0], "x" * giver.session.size)
 
     def settle_all(self, play: Any) -> None:
+        """Also what a replica has sent to itself, to be woken: that may come behind what has woken it."""
         play.giver.facts[self].sync()
+        play.taker.parts[-1].replica.sync()
 
 
 class ReplicaInbox:
