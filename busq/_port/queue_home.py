@@ -151,11 +151,16 @@ def register(queue: Any) -> None:
         live_queues.add(queue)
 
 
-def _arena_bytes() -> int:
-    """Return the size of an arena that this process, and children with its limits, can map beside all else."""
+def _sizes() -> tuple[int, int]:
+    """Return how many places and bytes of an arena this process, and children with its limits, can map beside all else.
+
+    Each place takes up to 180 kB of that, used or not.
+    """
     limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_FSIZE)]
     bytes_max = min((limit // 4 for limit in limits if limit != resource.RLIM_INFINITY), default=ARENA_BYTES)
-    return max(ARENA_BYTES_MIN, min(ARENA_BYTES, bytes_max))
+    if bytes_max < 16 * ARENA_BYTES_MIN:
+        return PEERS // 4, max(ARENA_BYTES_MIN, bytes_max)
+    return PEERS, min(ARENA_BYTES, bytes_max)
 
 
 def hand_on(home: Home, name: str) -> None:
@@ -192,11 +197,12 @@ def default_home() -> Home:
         home = seen() if seen is not None else None
         if home is None or home.raw.taken() >= home.places // 2:
             name = private_name("queues")
+            places, arena_bytes = _sizes()
             bus = Bus.create(
                 name,
-                peers=PEERS,
+                peers=places,
                 capacity=CAPACITY,
-                arena=_arena_bytes(),
+                arena=arena_bytes,
                 groups=0,
                 nodes=0,
                 temporary=True,

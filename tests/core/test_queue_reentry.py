@@ -196,7 +196,7 @@ class Circle:
 
 def test_a_bus_that_is_opened_on_top_of_opening_it_is_one(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     on_top: list[busq.Queue[int]] = []
-    reopen = vars(queue_home)["_reopen"]
+    reopen: Callable[..., busq.Bus] = vars(queue_home)["_reopen"]
 
     def struck(*key: Any) -> busq.Bus:
         opened = reopen(*key)

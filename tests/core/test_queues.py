@@ -404,6 +404,25 @@ time.sleep(0.1)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+LIMITED = """
+import os, resource, sys, busq
+kind, bytes_max = getattr(resource, sys.argv[1]), int(sys.argv[2]) << 20
+resource.setrlimit(kind, (bytes_max, bytes_max))
+queue = busq.Queue()
+queue.put(bytes(3 << 20))
+if os.fork() == 0:
+    queue.put(len(queue.get()))
+    os._exit(0)
+assert os.wait()[1] == 0 and queue.get(timeout=0) == 3 << 20
+"""
+
+
+@pytest.mark.parametrize(("kind", "megabytes"), [("RLIMIT_FSIZE", 60), ("RLIMIT_FSIZE", 200), ("RLIMIT_AS", 300)])
+def test_a_process_with_a_limit_has_queues_of_that_size(kind: str, megabytes: int) -> None:
+    done = fresh_python(LIMITED, kind, str(megabytes))
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_process_ends_though_nobody_can_get_what_it_has_put(bus_directory: Path) -> None:
     """With multiprocessing it waits for ever for its feeder thread."""
     done = fresh_python(HOLDS, "20000")
