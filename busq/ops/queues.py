@@ -28,14 +28,17 @@ def drain(
 
     Parameters: `target`, the bus of the other queue (this one); `count`, how many at most; `timeout_s`, how long to
     wait for each.
-    Errors: ValueError for a message that can't be handed on: a request, a reply, or one with handles; it stays where it
-    is; PeerExists where a process reads the queue alone; those of `Peer.send`.
+    Errors: ValueError where both are the same queue, which would never be empty, and for a message that can't be handed
+    on: a request, a reply, or one with handles; it stays where it is; PeerExists where a process reads the queue alone;
+    those of `Peer.send`.
     """
     facts = {peer["name"]: peer for peer in bus.stats()["peers"]}
     if name not in facts:
         raise busq.UnknownPeer(f"there is no queue {name!r} on bus {bus.name!r}")
     shared = facts[name]["consumers"] is not None
     there = target or bus
+    if (there._key(), to) == (bus._key(), name):
+        raise ValueError(f"{name!r} can't be moved to {name!r} itself: expected another queue, or another bus")
     with (
         bus.join(name, resume=True, durable=facts[name]["durable"], shared=shared) as reader,
         there.join(f"drain-{name}-{time.monotonic_ns()}"[-255:]) as sender,

@@ -8,8 +8,8 @@
  * Guarantee: `data` is what was sent, `view` shows it without a copy, and whatever holds memory of the bus gives it back with the last
  * that looks.  Threads that use a message at once see each of its changes as one step.
  *
- * Mechanism: payloads up to COPY_BYTES_MAX are copied when they are received; larger ones stay in place until they are read.  What is in
- * place is held by the message or, once there is a view, by the view's pin.  One that waits to be acknowledged is held by its place in
+ * Mechanism: payloads up to COPY_BYTES_MAX, and all replies, are copied when they are received; others stay in place until they are read.
+ * What is in place is held by the message or, once there is a view, by the view's pin.  One that waits to be acknowledged is held by its place in
  * the queue until then; afterwards by its views, or, where it was not looked at, by the message.  Events are instances of subclasses
  * that add no field (busq/groups.py).
  *

@@ -43,11 +43,12 @@ static int is_event(message_kind kind)
   return kind == KIND_VIEW || kind == KIND_JOINED || kind == KIND_LEFT;
 }
 
-/* False where something has failed. */
+/* False where something has failed.  A reply is copied, of whatever size: kept in its queue, it would keep the places behind it as well, and
+ * an application that keeps it and asks again would wait for itself. */
 __attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, message_kind kind,
                                                       int is_ack, int *result)
 {
-  const int is_copied = message->size <= COPY_BYTES_MAX || is_event(kind);
+  const int is_copied = message->size <= COPY_BYTES_MAX || is_event(kind) || message->form == BUSQ_FORM_REPLY;
   message->is_offered = is_ack != 0;
   message->comes_back = is_ack && self->takes_back_dropped;
   message->is_redelivered = found->is_redelivered != 0;

@@ -201,6 +201,15 @@ def test_messages_are_moved_to_another_bus(orders: busq.Bus) -> None:
         assert [one.data for one in new.peek("jobs")] == [b"1"]
 
 
+def test_a_queue_is_not_moved_to_itself(orders: busq.Bus) -> None:
+    orders.create_queue("jobs")
+    send(orders, "jobs", "1")
+    for where in ([], ["--to-bus", "orders"]):
+        result = run("queue", "drain", "orders", "jobs", "jobs", "--count", "2", *where)
+        assert (result.exit_code, "expected another queue" in result.stderr) == (1, True)
+    assert [one.data for one in orders.peek("jobs")] == [b"1"]
+
+
 def test_what_can_not_be_handed_on_stays(orders: busq.Bus) -> None:
     orders.create_queue("jobs")
     orders.create_queue("other")
