@@ -592,8 +592,9 @@ class Peer:
         and the next such call tries again.  The state comes through the queue, in pieces of a 64th of the
         memory for messages, 256 KiB at most.  With
         `recv(ack=True)` whatever is not acknowledged keeps its place there, and so does all behind it: also what the
-        joiner is held back from.  So a state of as many pieces as the queue holds messages can't arrive behind it.  For
-        an object that is kept alike see `busq.Replica`.
+        joiner is held back from.  So a state of as many pieces as the queue holds messages can't arrive behind it.
+        Received otherwise, what is held back is in no queue any more: if the joiner closes or dies before the state
+        comes, a successor does not get it.  For an object that is kept alike see `busq.Replica`.
 
         Parameters: `group`, a name of 1 to 254 bytes, without "@", which stands where a message is sent to it; `state`,
         a function that returns the state, bytes-like, as it is after all that was received; `take`, a function that

@@ -620,3 +620,20 @@ def test_take_may_enter_another_group(bus: busq.Bus, raises: bool) -> None:
         assert [message.group for message in messages] == ["first", "second"]  # type: ignore[attr-defined]
         assert [bob.recv(10).data for _ in range(2)] == [b"one", b"two"]
         assert (taken, left) == ([b"of the first", b"of the second"], [0])
+
+
+def test_what_is_held_back_and_not_acknowledged_comes_to_a_successor(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann:
+        Log(ann).read_all()
+        bob = bus.join("bob")
+        Log(bob)
+        for to, data in (("@log", b"one"), ("bob", b"two")):
+            ann.send(to, data)
+        bob.send("bob", b"three")
+        with pytest.raises(busq.Empty):
+            bob.recv(timeout=0, ack=True)
+        bob.close()
+        with bus.join("bob", resume=True) as successor:
+            messages = [successor.recv(timeout=0) for _ in range(5)]
+    assert [one.data for one in messages if one.kind == "data"] == [b"one", b"two", b"three"]
+    assert [one.kind for one in messages if one.kind != "data"] == ["view", "view"]
