@@ -116,6 +116,21 @@ def test_a_thread_sends_before_the_one_that_receives_has_begun(small: busq.Bus) 
         sender.join(PATIENCE_S)
 
 
+def test_the_only_reader_of_a_shared_queue_is_told(small: busq.Bus) -> None:
+    with small.join("jobs", shared=True) as worker:
+        fill(small, "jobs")
+        with pytest.raises(busq.Full, match=r'the queue of "jobs" is full, and .* receive first'):
+            worker.send("jobs", b"m")
+        worker.recv(timeout=0)
+        worker.send("jobs", b"m")
+        with small.join("jobs", shared=True) as other:
+            sender = threading.Thread(target=worker.send, args=("jobs", b"last"))
+            sender.start()
+            got = [other.recv(timeout=PATIENCE_S).data for _ in range(CAPACITY + 1)]
+            sender.join(PATIENCE_S)
+            assert got[-1] == b"last"
+
+
 def test_who_waits_for_a_thread_that_ends_is_told(small: busq.Bus) -> None:
     with small.join("ann") as ann:
         ann.send("ann", b"m")

@@ -16,7 +16,9 @@
  * list shows that it waits itself.  So of threads that all do so the last one goes on, and receives.  As long as no
  * thread has received, the one that joined counts as a reader: it may be about to start another one.
  *
- * Not given: any other thread that is only going to receive one day; of more than BUSQ_READERS_MAX threads, those that
+ * A shared queue is the own queue of each of its readers: other readers that live may make room there, whatever they do.
+ *
+ * Not given: a way out where all readers of a shared queue wait for room in it; any other thread that is only going to receive one day; of more than BUSQ_READERS_MAX threads, those that
  * have not received for longest.
  */
 #include "base/thread.h"

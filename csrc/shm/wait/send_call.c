@@ -2,6 +2,7 @@
 #include "shm/wait/send_call.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "shm/message/share.h"
 #include "shm/send/draft.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/descriptor.h"
@@ -154,18 +155,31 @@ static void room_wait_end(busq_peer *peer, const room_wait *room, const busq_wai
     busq_published_end(peer, &peer->self->sends, &peer->sleepers.send_left_ns, result);
 }
 
+static bool is_its_own(const busq_peer *peer, uint64_t failed_target)
+{
+  return failed_target == busq_peer_address(peer) ||
+         (failed_target != BUSQ_NO_TARGET && peer->receiver.inbox_slot != peer->slot &&
+          busq_target_slot(failed_target) == peer->receiver.inbox_slot);
+}
+
+/* Another process reads it as well. */
+static bool has_other_readers(const busq_peer *peer)
+{
+  return peer->receiver.inbox_slot != peer->slot && busq_share_readers(peer->bus, peer->receiver.inbox_slot) > 1;
+}
+
 /* Room in its own queue comes from itself; this thread is here, and another one may not be. */
 static int room_wait_check(room_wait *room, busq_peer *peer, uint64_t failed_target)
 {
-  if (BUSQ_LIKELY(failed_target != busq_peer_address(peer)))
+  if (BUSQ_LIKELY(!is_its_own(peer, failed_target)))
     return BUSQ_OK;
   room->is_of_own = busq_readers_await(peer);
-  if (room->is_of_own)
+  if (room->is_of_own || has_other_readers(peer))
     return BUSQ_OK;
   return busq_error(BUSQ_OWN_FULL,
                     "the queue of \"%.255s\" is full, and \"%.255s\" itself sends to it, while no other thread receives "
                     "from it: the call would wait for itself; receive first, and send again",
-                    peer->self->name, peer->self->name);
+                    peer->receiver.inbox->name, peer->self->name);
 }
 
 /* Until the next try: BUSQ_OK, or why there is none. */
