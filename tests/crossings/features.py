@@ -487,6 +487,7 @@ class Batch(Feature):
     name = "batch"
     says = "`send_many` of three, and `recv_many`"
     per_work = 3
+    lost_by_kill = 3  # of one `recv_many`
 
     def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
         pairs = [("taker", giver.data(self, unit)) for unit in units]
