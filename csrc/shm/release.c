@@ -40,7 +40,7 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
   busq_biased_latch_acquire(&peer->receiver.latch);
   const bool is_back = busq_receive_give_back(peer, mode, message);
   if (is_back) {
-    busq_node_release_handles(peer, message);
+    busq_node_return_handles(peer, message);
     close_if_last(peer);
   }
   if (!busq_load_relaxed(&peer->is_closed)) {

@@ -45,6 +45,7 @@ typedef struct {
   bool carol_is_granted;
   bool alice_is_dead; /* it was killed before */
   bool alice_destroys; /* while the victim is stopped, or once it is dead */
+  bool is_resumed;     /* the dead victim: by the parent, before alice looks */
   void (*judge)(void);
 } script;
 
@@ -215,6 +216,13 @@ static void judge_taken(void)
   HEARD(!strstr(words->heard, "+1") || count_of(transcript[ALICE], "released@0") == 1);
 }
 
+/* The message came to the dead or comes to its successor, which holds what the dead held; and lets go of it. */
+static void judge_resumed(void)
+{
+  judge_taken();
+  HEARD(is_struck_to_stop || count_of(transcript[ALICE], "released@0") == 1);
+}
+
 static void judge_nothing(void)
 {
 }
@@ -344,6 +352,14 @@ static void begin_scene(uint64_t *steps, pid_t *pidp)
   tell(&words->may_go_on);
 }
 
+static busq_peer *resume(const char *name)
+{
+  busq_peer *peer = NULL;
+  if (busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_RESUME, &peer) != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "%s can't resume: %s", name, busq_error_text());
+  return peer;
+}
+
 /* True if the victim came through. */
 static bool strike(const void *argument, uint64_t steps, bool stops)
 {
@@ -370,6 +386,8 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
   }
   if (is_stopped)
     others_go_on();
+  if (s->is_resumed && !stops)
+    cast[s->victim] = resume(names[s->victim]);
   if (s->alice_destroys)
     destroyed(cast[ALICE], words->node);
   settle();
@@ -406,6 +424,7 @@ int main(int n_arguments, char **arguments)
       {.name = "sending to what is destroyed", .victim = BOB, .act = act_send, .bob_holds = true, .alice_destroys = true, .judge = judge_sent},
       {.name = "receiving", .victim = CAROL, .act = act_hear, .carol_is_granted = true, .judge = judge_taken},
       {.name = "receiving and releasing", .victim = CAROL, .act = act_hear_and_release, .carol_is_granted = true, .judge = judge_taken},
+      {.name = "receiving before one resumes it", .victim = CAROL, .act = act_hear, .carol_is_granted = true, .is_resumed = true, .judge = judge_resumed},
       {.name = "receiving what is destroyed", .victim = CAROL, .act = act_hear, .bob_holds = true, .carol_is_granted = true, .alice_destroys = true, .judge = judge_sent},
       {.name = "mourning", .victim = CAROL, .act = act_mourn, .bob_holds = true, .carol_is_granted = true, .alice_is_dead = true, .judge = judge_end},
   };

@@ -110,6 +110,47 @@ static void test_a_grant_that_was_not_taken_keeps_it(void)
   part();
 }
 
+static void test_a_message_that_was_given_back_keeps_it(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  busq_message message;
+  hands(alice, "bob", node, "x");
+  for (int i = 0; i < 3; i++) {
+    CHECK_EQUAL(take_now(bob, &message), BUSQ_OK);
+    CHECK_EQUAL(busq_peer_give_back(bob, BUSQ_TAKE_PINNED, &message), BUSQ_OK);
+    CHECK(!busq_peer_handle_is_held(bob, node));
+    hears_all(alice, "");
+  }
+  hears_all(bob, "x+1");
+  hears_all(alice, "");
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "released@0");
+  hears_all(alice, "");
+  part();
+}
+
+static void test_a_message_that_was_given_back_does_not_stand_for_another(void)
+{
+  meet(4, 16, 1 << 16);
+  busq_peer *alice = join("alice"), *bob = join("bob");
+  const uint64_t node = make_node(alice);
+  busq_message message;
+  hands(alice, "bob", node, "x");
+  hands(alice, "bob", node, "y");
+  CHECK_EQUAL(take_now(bob, &message), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_give_back(bob, BUSQ_TAKE_PINNED, &message), BUSQ_OK);
+  CHECK_EQUAL(take_now(bob, &message), BUSQ_OK);
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "");
+  busq_peer_release(bob, &message);
+  hears_all(bob, "y+1");
+  busq_peer_handle_release(bob, node);
+  hears_all(alice, "released@0");
+  part();
+}
+
 static void test_others_get_what_a_dead_node_misses(void)
 {
   meet(4, 16, 1 << 16);
@@ -281,6 +322,8 @@ int main(void)
   CHECK_RUN(test_the_owner_is_told_once_when_nobody_holds_it_any_more);
   CHECK_RUN(test_a_handle_that_came_twice_is_released_twice);
   CHECK_RUN(test_a_grant_that_was_not_taken_keeps_it);
+  CHECK_RUN(test_a_message_that_was_given_back_keeps_it);
+  CHECK_RUN(test_a_message_that_was_given_back_does_not_stand_for_another);
   CHECK_RUN(test_others_get_what_a_dead_node_misses);
   CHECK_RUN(test_a_name_and_a_node_of_its_owner_are_one_message);
   CHECK_RUN(test_entries_are_used_again_when_everybody_was_told);

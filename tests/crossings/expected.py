@@ -72,8 +72,6 @@ FAULTS: dict[tuple[str, str], str] = {}
 # Those that do not strike each time.
 SOMETIMES = {
     ("state of a group", "resumed"): "what is held back until a state comes is lost if the peer closes before",
-    ("handle", "killed"): "the owner of a node may never hear that its holder was killed",
-    ("handle", "signal handler that raises"): "a message that goes back into the queue lets go of its handles",
     **{
         ("watched", event): "a watcher whose queue is full gets no `left` and `joined` before what comes next"
         for event in ("killed", "stopped", "resumed")

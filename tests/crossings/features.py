@@ -342,6 +342,8 @@ class Handle(Feature):
 
     def check_end(self, play: Any) -> None:
         end_s = time.monotonic() + PATIENCE_S
+        for handle in play.taker.peer.handles:  # what its predecessor had in its hands, and held until it is released
+            handle.release()
         while left := play.giver.facts[self]:
             expect(time.monotonic() < end_s, f"{len(left)} nodes were never released")
             play.take_all()

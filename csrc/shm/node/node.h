@@ -23,7 +23,8 @@
  *
  *      HELD       the peer has the handle: set and cleared by itself, or cleared once it is gone
  *      GRANTED    the handle is, or may be, in so many messages to the peer: set and counted by senders, counted down
- *                 by the peer, and cleared by the owner where a peer died or gave up in between
+ *                 by the peer that takes one, counted again where it gives one back, and cleared by the owner where a
+ *                 peer died or gave up in between
  *      NOTIFIED   the notice of the end is in the peer's queue: set by the process that installs the end, cleared by
  *                 the peer
  *
@@ -138,6 +139,8 @@ void busq_node_taken(busq_peer *peer, const busq_found *found);
 void busq_node_release(busq_peer *peer, busq_node_name name);
 /* All handles that a message has brought, one object less of each. */
 void busq_node_release_handles(busq_peer *peer, const busq_message *message);
+/* A message goes back into the queue: its handles are granted again, and then let go.  With the receive latch. */
+void busq_node_return_handles(busq_peer *peer, const busq_message *message);
 bool busq_node_is_alive(busq_peer *peer, busq_node_name name);
 /* It has ended, and the peer has taken the notice, or gets none. */
 bool busq_node_is_over(busq_peer *peer, busq_node_name name);

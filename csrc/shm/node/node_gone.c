@@ -150,15 +150,19 @@ static bool own_adopt(busq_peer *peer, busq_node_name name, busq_node *node, bus
 }
 
 /* Swaps our word for itself, with one change more; false where the handle is not held.  An owner that has found our
- * predecessor dead, and was stopped before its swap, would clear it under our hands. */
+ * predecessor dead, and was stopped before its swap, would clear it under our hands.  We are counted as a holder as well: a
+ * predecessor that was killed between its word and the count was not, and the message, when it comes to us, finds the
+ * handle held.  The owner notices no release without a count. */
 static bool held_confirm(busq_peer *peer, busq_node *node, uint32_t generation)
 {
   uint64_t word = busq_load_acquire(&node->holder[peer->slot]);
   while (busq_node_word_bits(word, generation, peer->incarnation) & BUSQ_NODE_HELD) {
     const uint64_t about = word & ~(BUSQ_NODE_WORD_CHANGES | BUSQ_NODE_WORD_STATE);
     BUSQ_STEP("confirm");
-    if (busq_cas64(&node->holder[peer->slot], word, busq_node_word_next(word, about, word & BUSQ_NODE_WORD_STATE)))
+    if (busq_cas64(&node->holder[peer->slot], word, busq_node_word_next(word, about, word & BUSQ_NODE_WORD_STATE))) {
+      (void)busq_fetch_add(&node->holds, 1);
       return true;
+    }
     word = busq_load_acquire(&node->holder[peer->slot]);
   }
   return false;

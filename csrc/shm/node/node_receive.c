@@ -22,6 +22,7 @@ static bool hold_begin(busq_peer *peer, busq_node *node, busq_node_name name, bu
   (void)busq_node_held_more(busq_node_held(peer, name), name.generation);
   if (!busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation, event, &before))
     return false;
+  BUSQ_STEP("count"); /* a peer that is killed here is counted by its successor (held_confirm) */
   if (!(busq_node_word_bits(before, name.generation, peer->incarnation) & BUSQ_NODE_HELD))
     (void)busq_fetch_add(&node->holds, 1);
   busq_fence_full();
@@ -134,9 +135,9 @@ uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
 {
   const busq_envelope *envelope = &found->envelope;
   uint64_t alive = 0;
-  /* A handle that a predecessor had in its hands may have been counted as arrived. */
-  const bool may_have_come = found->is_redelivered || found->was_given_back ||
-                             found->position < peer->receiver.inherited;
+  /* A handle that a predecessor had in its hands may have been counted as arrived.  One that we gave back is counted as
+   * granted again (busq_node_return_handles). */
+  const bool may_have_come = found->is_redelivered || found->position < peer->receiver.inherited;
   const busq_node_event event = may_have_come ? BUSQ_NODE_EVENT_HELD_ANEW : BUSQ_NODE_EVENT_ARRIVED;
   if (envelope->kind == BUSQ_KIND_NODE_RELEASED)
     peer->receiver.unheld_node = busq_found_name(found, 0);

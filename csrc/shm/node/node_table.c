@@ -309,6 +309,22 @@ void busq_node_release_handles(busq_peer *peer, const busq_message *message)
       busq_node_release(peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
 }
 
+/* Granted once more, each that the taking has counted as arrived: also one that came dead, or was let go of since. */
+void busq_node_return_handles(busq_peer *peer, const busq_message *message)
+{
+  if (!(message->form & BUSQ_FORM_ENVELOPE))
+    return;
+  for (uint32_t i = 0; i < message->n_handles && i < BUSQ_NODE_HANDLES_MAX && !busq_load_relaxed(&peer->is_closed); i++) {
+    const busq_node_name name = busq_node_unpack(busq_message_node(message, message->n_nodes + i));
+    busq_node *node = busq_node_at(peer->bus, name);
+    uint64_t before;
+    if (node && !busq_node_is_own(peer, name))
+      (void)busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation,
+                                  BUSQ_NODE_EVENT_GRANTED, &before);
+  }
+  busq_node_release_handles(peer, message);
+}
+
 /* ---- for any process ---- */
 
 uint32_t busq_node_owner(const busq_bus *bus, busq_node_name name)
