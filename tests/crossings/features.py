@@ -121,6 +121,9 @@ class Feature:
     def settle_all(self, play: Any) -> None:
         """Wait until nothing is on its way any more."""
 
+    def take_rest(self, play: Any) -> None:
+        """Take what may come behind what was given last."""
+
     def check_end(self, play: Any) -> None:
         """Check what only holds when everything has been taken."""
 
@@ -597,8 +600,15 @@ class Joinable(Queue):
     def got(self) -> None:
         self.queue.task_done()
 
-    def check_end(self, play: Any) -> None:
-        self.queue.join()
+    def take_rest(self, play: Any) -> None:
+        """What a killed process had in its hands comes back when somebody notices: perhaps behind what came last."""
+        waiting = threading.Thread(target=self.queue.join, daemon=True)
+        waiting.start()
+        end_s = time.monotonic() + PATIENCE_S
+        while waiting.is_alive():
+            expect(time.monotonic() < end_s, "something in the queue is never done")
+            play.take_all()
+            waiting.join(0.001)
 
 
 class QueueInbox:

@@ -118,6 +118,8 @@ class Play:
                 if taker is not None:
                     inboxes = [inbox for inbox in way.inboxes if inbox.split(":")[-1] == taker.name]
                     drain(taker, last, inboxes, self.take_all)
+        for way in self.session.ways:
+            way.take_rest(self)
         self.giver.settle()
         self.ledger.check(self.session.inboxes)
         for way in self.session.ways:
