@@ -48,6 +48,7 @@ ASKED: dict[str, tuple[str, str]] = {
     "rm": ("rm nowhere", ""),
     "create": ("create orders --exist-ok", ""),
     "send": ("send orders nobody --data x", ""),
+    "queue": ("queue create orders jobs", ""),
     "demo": ("demo --messages 300", ""),
     "replay": ("replay {in}/mails.csv --plot waits.svg --record replayed", "waits.svg replayed"),
     "replay of orders": ("replay {in}/mails.csv --orders none,skeen --record both", "both/none both/skeen"),

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import fresh_python
 
 import busq
 
@@ -248,10 +249,18 @@ def use(queue: Any) -> None:
     queue.put(1)
 
 
+def pickled_by_another(bus: busq.Bus) -> bytes:
+    """A queue of a process that has ended: one that lives keeps what it has handed on."""
+    code = "import sys, pickle, busq; bus = busq.Bus.open(sys.argv[1]); print(pickle.dumps(busq.Queue(bus=bus)).hex())"
+    done = fresh_python(code, bus.name)
+    assert done.returncode == 0, done.stderr
+    return bytes.fromhex(done.stdout)
+
+
 def test_a_queue_that_is_gone_is_no_closed_pipe(make_bus: Callable[..., busq.Bus]) -> None:
     """A worker of a pool takes an OSError, where it reads its next task, for the pipe's end, and leaves quietly."""
     bus = make_bus()
-    pickled = pickle.dumps(busq.Queue(bus=bus))
+    pickled = pickled_by_another(bus)
     busq.Bus.unlink(bus.name)
     bus.close()
     with pytest.raises(pickle.UnpicklingError, match=f"can't be opened: .*{bus.name}") as caught:
@@ -272,7 +281,7 @@ class Gone:
 
 def test_a_pool_that_gets_such_a_queue_says_so(make_bus: Callable[..., busq.Bus]) -> None:
     bus = make_bus()
-    gone = Gone(pickle.dumps(busq.Queue(bus=bus)))
+    gone = Gone(pickled_by_another(bus))
     busq.Bus.unlink(bus.name)
     bus.close()
     context = multiprocessing.get_context("spawn")

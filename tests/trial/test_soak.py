@@ -7,6 +7,7 @@ Most of its worth is its judge, so that is tried with forged ledgers, each with 
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -584,6 +585,7 @@ def nothing_left(bus_directory: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    gc.collect()  # what earlier tests have dropped lets go of its descriptors now
     before = set(os.listdir(bus_directory)) | set(os.listdir("/proc/self/fd"))
     ledgers_before = set(temporary.glob("busq-soak-*"))
     children_before = {child.pid for child in psutil.Process().children(recursive=True)}
