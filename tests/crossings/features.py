@@ -601,7 +601,7 @@ class Joinable(Queue):
         self.queue.task_done()
 
     def take_rest(self, play: Any) -> None:
-        """What a killed process had in its hands comes back when somebody notices: perhaps behind what came last."""
+        """A task that a killed process had in its hands may come behind what was given last."""
         waiting = threading.Thread(target=self.queue.join, daemon=True)
         waiting.start()
         end_s = time.monotonic() + PATIENCE_S
