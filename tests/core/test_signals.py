@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -129,33 +130,37 @@ def test_signals_neither_shorten_a_timeout_nor_begin_it_anew(
     assert min(took) >= 0.5, took
 
 
-def receive_in_a_storm(name: str, count: int) -> list[bytes]:
+def receive_in_a_storm(name: str) -> list[bytes]:
     with busq.Bus.open(name).join("receiver") as peer, Storm():
         got: list[bytes] = []
-        while len(got) < count:
+        while not got or got[-1] != b"end":
             got += [m.data for m in (peer.recv_many(50) if len(got) % 3 else [peer.recv(timeout=PATIENCE_S)])]
         return got
 
 
-def send_in_a_storm(name: str, count: int) -> int:
+def send_in_a_storm(name: str, count_min: int, signals_min: int) -> int:
+    """Send numbers until there were so many of both, and an end; return how many numbers."""
     with busq.Bus.open(name).join("sender") as peer, Storm() as storm:
-        for number in range(count):
+        for number in itertools.count():
+            if number >= count_min and storm.n_signals >= signals_min:
+                break
             if number % 3:
                 peer.send("receiver", b"%d" % number)
             else:
                 peer.send("receiver", b"%d" % number, timeout=PATIENCE_S)
-        return storm.n_signals
+        peer.send("receiver", b"end")
+        return number
 
 
 def test_signals_lose_no_message(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
     """Small queues, so that both sides wait all the time."""
-    bus, count = make_bus(capacity=2), 20_000
-    receiver = fork(receive_in_a_storm, bus.name, count)
+    bus = make_bus(capacity=2)
+    receiver = fork(receive_in_a_storm, bus.name)
     while "receiver" not in bus.peers():
         time.sleep(0.001)
-    sender = fork(send_in_a_storm, bus.name, count)
-    assert receiver.result() == [b"%d" % number for number in range(count)]
-    assert sender.result() > 10
+    sender = fork(send_in_a_storm, bus.name, 20_000, 20)
+    received = receiver.result()
+    assert received == [b"%d" % number for number in range(sender.result())] + [b"end"]
 
 
 def test_a_handler_that_raises_ends_the_wait_and_the_peer_works_on(
