@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, TESTS
 
 SHIM = """
 #define _GNU_SOURCE
@@ -113,6 +113,7 @@ def test_memory_that_the_kernel_refuses_is_an_error_and_no_signal_holds_it_up(
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WITH + case + FINALLY],
+        cwd=TESTS,
         env=os.environ | {"BUSQ_DIR": str(bus_directory), "LD_PRELOAD": str(shim)},
         capture_output=True,
         text=True,

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, Child, wait_until
+from conftest import PATIENCE_S, TESTS, Child, wait_until
 
 import busq
 from busq.cli import commands
@@ -334,7 +334,7 @@ def stopped_inside(orders: busq.Bus) -> Iterator[int]:
     if os.geteuid() != 0 or subprocess.run(["unshare", "--pid", "--fork", "true"], check=False).returncode:
         pytest.skip("needs root and unshare --pid")
     command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, "-c", IN_A_NAMESPACE]
-    popen = subprocess.Popen(command, stdout=subprocess.PIPE)
+    popen = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=TESTS)
     assert popen.stdout is not None
     assert popen.stdout.readline() == b"ready\n"
     (inside,) = psutil.Process(popen.pid).children()
@@ -356,7 +356,7 @@ def test_a_process_in_a_pid_namespace_below_is_found_by_its_number_there(orders:
 
 def test_a_full_queue_whose_process_can_not_be_seen_is_wrong(orders: busq.Bus, stopped_inside: int) -> None:
     command = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-m", "busq", "doctor", "orders"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=TESTS)
     assert shown.returncode == 1
     assert "WRONG  the queue of 'inside' is full (3 messages) and it receives nothing; process 1 " in shown.stdout
     assert "all is well" not in shown.stdout
@@ -816,7 +816,7 @@ def on_a_terminal(command: list[str]) -> str:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     environment = {**os.environ, "TERM": "dumb"}
     environment.pop("COLUMNS", None)
-    popen = subprocess.Popen([sys.executable, "-m", "busq", *command], stdout=theirs, env=environment)
+    popen = subprocess.Popen([sys.executable, "-m", "busq", *command], stdout=theirs, env=environment, cwd=TESTS)
     os.close(theirs)
     text = b""
     with contextlib.suppress(OSError):  # the end of a terminal
