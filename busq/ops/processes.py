@@ -91,7 +91,8 @@ def _process(peer: dict[str, Any], pid: int, bus_file: os.stat_result | None) ->
     except psutil.AccessDenied:
         return Process(pid, "unknown", f"process {pid} may not be looked at")
     if pid == os.getpid():  # in a container, it and the peer's process may both be called 1
-        is_younger = _own_start_s() > peer["joined_s"]
+        # The kernel rounds down to a tick, and no interpreter joins anything in its first one.
+        is_younger = _own_start_s() + 1 / os.sysconf("SC_CLK_TCK") > peer["joined_s"]
     else:
         is_younger = started_s > peer["joined_s"] + START_SLACK_S
     if is_younger:
