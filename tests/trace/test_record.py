@@ -264,7 +264,8 @@ def test_peers_that_are_killed_leave_a_sound_trace(
     for rows in found.values():
         delivered = messages(rows, Kind.DELIVER)
         assert len(delivered) == len(set(delivered))
-        stamps = [(row["stamp"], sender_of(row["message"])) for row in of_kind(rows, Kind.DELIVER)]
+        # Equal stamps go by the senders' slots, and a peer that was killed may have come back in another one.
+        stamps = [row["stamp"] for row in of_kind(rows, Kind.DELIVER)]
         assert stamps == sorted(stamps)
 
 
