@@ -26,7 +26,7 @@ from busq._native import ffi, lib
 pq = pytest.importorskip("pyarrow.parquet")
 
 from busq.trace.recorder import Recorder, record  # noqa: E402
-from busq.trace.schema import Kind, message_of, number_of, sender_of  # noqa: E402
+from busq.trace.schema import Kind, message_of, number_of  # noqa: E402
 
 Row = dict[str, Any]
 
