@@ -66,6 +66,8 @@ static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint
 int busq_reserve_slot(busq_bus *bus, uint32_t slot)
 {
   const busq_geometry *geometry = &bus->geometry;
+  if (!geometry->reserves_late)
+    return BUSQ_OK;
   const uint64_t ring_bytes = geometry->slot_count * sizeof(busq_pair);
   const int result = reserve_for(bus, geometry->rings_offset + slot * ring_bytes, ring_bytes, slot, "the queue");
   return result ? result
@@ -89,6 +91,8 @@ bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count)
 {
   const busq_geometry *geometry = &bus->geometry;
   bool is_all = true;
+  if (!geometry->reserves_late)
+    return true;
   for (uint64_t extent = first; extent < first + count && is_all; extent++)
     is_all = is_reserved(bus, extent);
   if (BUSQ_LIKELY(is_all))
