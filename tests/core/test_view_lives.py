@@ -90,24 +90,17 @@ def test_a_recorded_group_whose_numbers_go_on_is_judged_as_before(make_bus: Call
 # ---- left, and died ----
 
 
-def test_a_member_that_closes_with_a_full_queue_has_left_and_not_died(make_bus: Callable[..., busq.Bus]) -> None:
+@pytest.mark.parametrize(("filler", "full"), [("alice", "bob"), ("bob", "alice")])
+def test_a_member_that_closes_while_a_queue_is_full_has_left_and_not_died(
+    make_bus: Callable[..., busq.Bus], filler: str, full: str
+) -> None:
+    """Its own queue, or that of another member."""
     bus = make_bus(capacity=8)
     with bus.join("alice") as alice:
         bob = bus.join("bob")
         alice.enter("g")
         bob.enter("g")
-        fill(alice, "bob")
-        bob.close()
-        assert view_without(alice, "bob").died == ()
-
-
-def test_a_member_that_closes_while_another_queue_is_full_has_left(make_bus: Callable[..., busq.Bus]) -> None:
-    bus = make_bus(capacity=8)
-    with bus.join("alice") as alice:
-        bob = bus.join("bob")
-        alice.enter("g")
-        bob.enter("g")
-        fill(bob, "alice")
+        fill({"alice": alice, "bob": bob}[filler], full)
         bob.close()
         assert view_without(alice, "bob").died == ()
 
