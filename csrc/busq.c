@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "shm/death/notice.h"
 #include "shm/group/group.h"
+#include "shm/group/watch.h"
 #include "shm/letter/letter.h"
 #include "shm/memory/names.h"
 #include "shm/memory/peer.h"
@@ -319,7 +320,7 @@ int busq_peer_watch(busq_peer *peer, const char *name, size_t name_bytes, int64_
     return result;
   busq_biased_latch_acquire(&peer->sender.latch);
   if (!busq_load_relaxed(&peer->is_closed))
-    (void)busq_group_subject_tell(peer, target);
+    (void)busq_watch_notify(peer, target, peer->slot);
   busq_biased_latch_release(&peer->sender.latch);
   return BUSQ_OK;
 }

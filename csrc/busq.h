@@ -234,11 +234,18 @@ int busq_bus_shutdown(busq_bus *bus);
 int busq_bus_is_shut_down(const busq_bus *bus);
 int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts);
 int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
+/* All of them, by slot: a name of no bytes where no peer is remembered. */
+void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts);
+/* How many places of a peer's queue are taken. */
+int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp);
 
 /* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that is not
  * needed. *buriedp is the number of deaths that had not been noticed.  Completes or puts off messages of live senders
  * that stand still as well; *helpedp is how many. */
 int busq_bus_repair(busq_bus *bus, uint32_t *buriedp, uint32_t *helpedp);
+/* Keeps descriptors of the bus in store, here and in forked children, for a process that becomes another user, as a worker
+ * that drops root does: it may not open the bus once more.  Six at a time: a peer takes one, and a look after the dead. */
+void busq_bus_expect_another_user(busq_bus *bus);
 /* As busq_bus_repair, and drops messages that wait for peers that are gone and not durable; *droppedp is how many.
  * Groups of such members alone are empty then. */
 int busq_bus_collect(busq_bus *bus, uint64_t *droppedp);
@@ -284,6 +291,14 @@ int busq_peer_tally_add(busq_peer *peer, uint64_t key, uint64_t bound);
 void busq_peer_tally_settle(busq_peer *peer);
 /* How many all processes that live keep.  A step per peer. */
 uint64_t busq_bus_tally(busq_bus *bus, uint64_t key);
+/* Ends a shared queue: nothing is put into it any more, by any process, but by a peer that sends behind the end what waited in
+ * its process before.  What is in it is received, and then each receive is BUSQ_SHUTDOWN, as every send is; with `drops`, at
+ * once, and nothing of it is received.  Twice is harmless. */
+typedef enum { BUSQ_QUEUE_OPEN, BUSQ_QUEUE_ENDED, BUSQ_QUEUE_DROPPED } busq_queue_end;
+int busq_bus_end_queue(busq_bus *bus, uint64_t target, int drops);
+int busq_bus_queue_end(busq_bus *bus, uint64_t target, busq_queue_end *endp);
+void busq_peer_send_behind(busq_peer *peer);
+busq_queue_end busq_peer_queue_end(const busq_peer *peer, uint64_t target); /* OPEN also where it is another queue by now */
 /* How often the queue of that name was handed on, and not opened so far, after a change by +1, -1 or 0: a process that hands it
  * on keeps the bus open for as long.  Never below 0; 0 where there is no such queue. */
 uint64_t busq_bus_handed(busq_bus *bus, const char *name, size_t name_bytes, int change);

@@ -202,22 +202,25 @@ int is_iterable(PyObject *object)
 
 /* ---- payloads ---- */
 
-/* With its format, if it has one that can be written down: dates of NumPy have none. */
-static int buffer_get(PyObject *data, Buffer *buffer)
+static int buffer_get_as(PyObject *data, Buffer *buffer, int flags)
 {
   int (*get)(PyObject *, Buffer *, int) = (int (*)(PyObject *, Buffer *, int))PyType_GetSlot(Py_TYPE(data), Py_bf_getbuffer);
   *buffer = (Buffer){.buf = NULL};
-  if (!get) {
-    PyErr_SetNone(PyExc_TypeError);
-    return -1;
-  }
-  if (get(data, buffer, PyBUF_ND | PyBUF_FORMAT) == 0)
+  if (get)
+    return get(data, buffer, flags);
+  PyErr_SetNone(PyExc_TypeError);
+  return -1;
+}
+
+/* With its format, if it has one that can be written down: dates of NumPy have none. */
+static int buffer_get(PyObject *data, Buffer *buffer)
+{
+  if (buffer_get_as(data, buffer, PyBUF_ND | PyBUF_FORMAT) == 0)
     return 0;
   if (!PyErr_ExceptionMatches(PyExc_Exception))
     return -1;
   PyErr_Clear();
-  *buffer = (Buffer){.buf = NULL};
-  return get(data, buffer, PyBUF_SIMPLE);
+  return buffer_get_as(data, buffer, PyBUF_SIMPLE);
 }
 
 /* The letter in a format (of `struct`, with what PEP 3118 and ctypes add) that stands for an address: of a Python object, a function,
@@ -263,6 +266,16 @@ static void buffer_release(Buffer *buffer)
     release(owner, buffer);
   buffer->obj = NULL;
   Py_DECREF(owner);
+}
+
+Py_ssize_t buffer_bytes(PyObject *data)
+{
+  Buffer buffer;
+  if (buffer_get_as(data, &buffer, PyBUF_STRIDES) < 0)
+    return -1;
+  const Py_ssize_t bytes = buffer.len;
+  buffer_release(&buffer);
+  return bytes;
 }
 
 /* An exception that is set stays. */

@@ -66,6 +66,9 @@ enum {
 #endif
 #endif
 
+/* How many bytes a buffer has, wherever they lie; -1 with an exception. */
+Py_ssize_t buffer_bytes(PyObject *data);
+
 /* What is sent: buffers that are gathered into one message. */
 enum {
   PAYLOAD_FEW = 8

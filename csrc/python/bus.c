@@ -194,17 +194,35 @@ static PyObject *dict_of_peer(const busq_peer_facts *facts, unsigned slot)
       "helped", (unsigned long long)facts->helped, "memory_bytes", (unsigned long long)facts->memory_bytes);
 }
 
-/* peer(slot): None where no peer is remembered, and for one of several readers, whose queue has their number. */
-static PyObject *bus_peer(Bus *self, PyObject *place)
+/* peers(): those that are remembered, but for readers of shared queues, which have their number. */
+static PyObject *bus_peers(Bus *self, PyObject *Py_UNUSED(none))
 {
-  busq_peer_facts facts;
-  const unsigned long slot = PyLong_AsUnsignedLong(place);
+  busq_bus_facts bus;
+  (void)busq_bus_examine(self->bus, &bus);
+  busq_peer_facts *facts = PyMem_Malloc(bus.peers * sizeof *facts);
+  PyObject *peers = facts ? PyList_New(0) : PyErr_NoMemory();
+  if (facts)
+    busq_bus_examine_peers(self->bus, facts);
+  for (unsigned slot = 0; peers && slot < bus.peers; slot++) {
+    if (!facts[slot].name_bytes || facts[slot].is_consumer)
+      continue;
+    PyObject *peer = dict_of_peer(&facts[slot], slot);
+    if (!peer || PyList_Append(peers, peer) < 0)
+      Py_CLEAR(peers);
+    Py_XDECREF(peer);
+  }
+  PyMem_Free(facts);
+  return peers;
+}
+
+/* depth(target): how many places of its queue are taken; None where the target is another's by now. */
+static PyObject *bus_depth(Bus *self, PyObject *number)
+{
+  uint64_t depth = 0;
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
   if (PyErr_Occurred())
     return NULL;
-  const int result = busq_bus_examine_peer(self->bus, (uint32_t)slot, &facts);
-  if (result != BUSQ_OK && result != BUSQ_EMPTY)
-    return error_raise(self->state, result);
-  return result == BUSQ_EMPTY || facts.is_consumer ? new_ref(Py_None) : dict_of_peer(&facts, (unsigned)slot);
+  return busq_bus_depth(self->bus, target, &depth) == BUSQ_OK ? PyLong_FromUnsignedLongLong(depth) : new_ref(Py_None);
 }
 
 /* name_at(target): the name of the peer that has it, or None. */
@@ -268,6 +286,27 @@ static PyObject *bus_tally(Bus *self, PyObject *number)
 {
   const unsigned long long key = PyLong_AsUnsignedLongLong(number);
   return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(busq_bus_tally(self->bus, key));
+}
+
+/* end_queue(target, drops): the errors of a target that is another queue's by now are those of the core. */
+static PyObject *bus_end_queue(Bus *self, PyObject *args)
+{
+  unsigned long long target;
+  int drops;
+  if (!PyArg_ParseTuple(args, "Kp", &target, &drops))
+    return NULL;
+  const int result = busq_bus_end_queue(self->bus, target, drops);
+  return result == BUSQ_OK ? new_ref(Py_None) : error_raise(self->state, result);
+}
+
+/* queue_end(target): 0 while it is open, 1 where it has ended, 2 where it was dropped; None where it is another queue by now. */
+static PyObject *bus_queue_end(Bus *self, PyObject *number)
+{
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+  busq_queue_end end;
+  if (PyErr_Occurred())
+    return NULL;
+  return busq_bus_queue_end(self->bus, target, &end) == BUSQ_OK ? PyLong_FromLong((long)end) : new_ref(Py_None);
 }
 
 /* handed(name, change): how often a queue was handed on and not opened, after the change. */
@@ -421,6 +460,13 @@ static PyObject *bus_collect(Bus *self, PyObject *unused)
   return result == BUSQ_OK ? PyLong_FromUnsignedLongLong(dropped) : error_raise(self->state, result);
 }
 
+static PyObject *bus_expect_another_user(Bus *self, PyObject *unused)
+{
+  (void)unused;
+  busq_bus_expect_another_user(self->bus);
+  Py_RETURN_NONE;
+}
+
 static PyObject *bus_shutdown(Bus *self, PyObject *unused)
 {
   int result;
@@ -441,12 +487,15 @@ static PyObject *bus_get_address(Bus *self, void *closure)
 }
 
 static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
-                                    {"peer", ONE_ARG(bus_peer), NULL},
+                                    {"peers", NOARGS(bus_peers), NULL},
+                                    {"depth", ONE_ARG(bus_depth), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},
                                     {"tally", ONE_ARG(bus_tally), NULL},
                                     {"handed", VARARGS(bus_handed), NULL},
+                                    {"end_queue", VARARGS(bus_end_queue), NULL},
+                                    {"queue_end", ONE_ARG(bus_queue_end), NULL},
                                     {"taken", NOARGS(bus_taken), NULL},
                                     {"readers", VARARGS(bus_readers), NULL},
                                     {"is_shut_down", NOARGS(bus_is_shut_down), NULL},
@@ -458,6 +507,7 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"remove", VARARGS(bus_remove), NULL},
                                     {"repair", NOARGS(bus_repair), NULL},
                                     {"collect", NOARGS(bus_collect), NULL},
+                                    {"expect_another_user", NOARGS(bus_expect_another_user), NULL},
                                     {"shutdown", NOARGS(bus_shutdown), NULL},
                                     {NULL, NULL, 0, NULL}};
 

@@ -9,7 +9,8 @@
  *
  * Mechanism: sort(message) returns what the owner is to get now; where it raises, the message is sorted again by the next call.
  * must_sort(message) returns whether it is to be sorted at all.  flush() sends the words of the filter, and returns whether something is
- * left.  One thread at a time is at it; a thread that calls again from within is refused.
+ * left.  drop() lets go of everything, once the port is closed.  One thread at a time is at it; a thread that calls again from within is
+ * refused.
  *
  * Not given: waking a thread that waits when another one finds more than it takes; it looks by itself after a slice of time.
  */
@@ -51,10 +52,35 @@ static int filter_enter(Port *self, int64_t deadline_ns)
   return BUSQ_OK;
 }
 
+/* Lets go of what was not shown: it keeps places in the queue, which a successor may want. */
+static void drop_rest(Port *self)
+{
+  PyObject *type, *error, *trace;
+  PyErr_Fetch(&type, &error, &trace);
+  (void)PyList_SetSlice(self->inbox, 0, PyList_Size(self->inbox), NULL);
+  (void)PyList_SetSlice(self->ready, 0, PyList_Size(self->ready), NULL);
+  PyObject *said = PyObject_CallMethod(self->filter, "drop", NULL);
+  if (!said)
+    PyErr_WriteUnraisable(self->filter);
+  Py_XDECREF(said);
+  PyErr_Restore(type, error, trace);
+}
+
 static void filter_leave(Port *self)
 {
+  if (self->is_closed)
+    drop_rest(self);
   self->sorter = 0;
   PyThread_release_lock(self->turn);
+}
+
+void filter_close(Port *self)
+{
+  self->is_closed = 1; /* what has the turn drops the rest when it leaves */
+  if (self->filter && !filter_turn_is_mine(self) && PyThread_acquire_lock(self->turn, NOWAIT_LOCK) == 1) {
+    self->sorter = (long)PyThread_get_thread_ident();
+    filter_leave(self);
+  }
 }
 
 /* 1, 0, or -1 with an exception. */

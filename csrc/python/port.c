@@ -176,6 +176,8 @@ static PyObject *close_port(PyObject *module, PyObject *object)
   Py_BEGIN_ALLOW_THREADS
   (void)busq_peer_close(self->peer);
   Py_END_ALLOW_THREADS
+  if (!busq_peer_is_forked(self->peer))
+    filter_close(self);
   Py_RETURN_NONE;
 }
 
@@ -264,19 +266,38 @@ static PyObject *hands(PyObject *module, PyObject *object)
 
 /* ---- what finds no room in a queue ---- */
 
-/* keep(items, port, key, bound, data): counts it beside the port and puts (port, data) into the deque, in one step.  False: it would
- * be more than the bound.  None: the port counts for another key. */
+/* Counted first, and looked for the end behind that (queue_end.c). */
+static int keep_count(const Port *self, uint64_t key, uint64_t bound, uint64_t target)
+{
+  const int result = busq_peer_tally_add(self->peer, key, bound);
+  if (result != BUSQ_OK || busq_peer_queue_end(self->peer, target) == BUSQ_QUEUE_OPEN)
+    return result;
+  busq_peer_tally_settle(self->peer);
+  return BUSQ_SHUTDOWN;
+}
+
+static PyObject *send_behind(PyObject *module, PyObject *object)
+{
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  busq_peer_send_behind(self->peer);
+  Py_RETURN_NONE;
+}
+
+/* keep(items, port, key, bound, data, target): counts it beside the port and puts (port, data) into the deque, in one step.  False: it
+ * would be more than the bound.  None: the port counts for another key.  ShutDown: the queue has ended. */
 static PyObject *keep(PyObject *module, PyObject *args)
 {
   PyObject *items, *object, *data;
-  unsigned long long key, bound;
-  if (!PyArg_ParseTuple(args, "OOKKO", &items, &object, &key, &bound, &data))
+  unsigned long long key, bound, target;
+  if (!PyArg_ParseTuple(args, "OOKKOK", &items, &object, &key, &bound, &data, &target))
     return NULL;
   Port *self = port_checked(module, object);
   PyObject *item = self ? PyTuple_Pack(2, object, data) : NULL;
   if (!item)
     return NULL;
-  const int result = busq_peer_tally_add(self->peer, key, bound);
+  const int result = keep_count(self, key, bound, target);
   PyObject *kept = NULL;
   if (result == BUSQ_OK && !(kept = PyObject_CallMethod(items, "append", "(O)", item)))
     busq_peer_tally_settle(self->peer);
@@ -396,6 +417,7 @@ PyMethodDef port_functions[] = {{"set_guard", ONE_ARG(set_guard), NULL},
                                 {"take_back_dropped", ONE_ARG(take_back_dropped), NULL},
                                 {"hands", ONE_ARG(hands), NULL},
                                 {"keep", VARARGS(keep), NULL},
+                                {"send_behind", ONE_ARG(send_behind), NULL},
                                 {"settle", ONE_ARG(settle), NULL},
                                 {"change", VARARGS(change), NULL},
                                 {"listen", VARARGS(listen), NULL},

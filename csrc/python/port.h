@@ -43,6 +43,7 @@ typedef struct {
   void *turn;              /* a lock: of the thread that is at it */
   long sorter;             /* that thread */
   int has_unsent;          /* words that had no room */
+  int is_closed;
   int takes_back_dropped;  /* what it has received to be acknowledged, and nothing holds any more */
   PyObject *targets; /* dict: name -> target */
   sender_name *names;
@@ -174,6 +175,8 @@ enum {
 /* Takes past the filter of a port: a message or a list, or NULL with *result or, of the second, with an exception. */
 PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
 PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
+/* Once the peer is closed: lets go of what has come through the filter, and was not shown. */
+void filter_close(Port *self);
 int busq_is_shut_down_error(PyObject *port);
 
 #endif /* BUSQ_PYTHON_PORT_H */

@@ -20,10 +20,32 @@ uint64_t busq_ring_close(const busq_ring *ring)
   busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
   while (!(seen.hi & BUSQ_RING_CLOSED)) {
     BUSQ_STEP("close");
-    if (busq_pair_cas(&ring->queue->clock_tail, &seen, (busq_pair){seen.lo, seen.hi | BUSQ_RING_CLOSED}))
+    if (busq_pair_cas(&ring->queue->clock_tail, &seen, (busq_pair){seen.lo, busq_ring_position(seen.hi) | BUSQ_RING_CLOSED}))
       break;
   }
   return busq_ring_position(seen.hi);
+}
+
+bool busq_ring_end(const busq_ring *ring, bool drops)
+{
+  const uint64_t ending = drops ? BUSQ_RING_DROPPED : BUSQ_RING_ENDED;
+  busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
+  for (;;) {
+    const uint64_t bits = seen.hi & ~BUSQ_RING_POSITION_MASK;
+    if (bits == ending || bits == BUSQ_RING_DROPPED)
+      return true;
+    if ((bits & BUSQ_RING_CLOSED) && bits != BUSQ_RING_ENDED)
+      return false;
+    BUSQ_STEP("end");
+    if (busq_pair_cas(&ring->queue->clock_tail, &seen, (busq_pair){seen.lo, busq_ring_position(seen.hi) | ending}))
+      return true;
+  }
+}
+
+busq_ring_outcome busq_ring_place_behind(const busq_ring *ring, uint64_t proposed, uint64_t *stamp, uint64_t limit,
+                                         uint64_t *head_seen, busq_ring_claim *claim)
+{
+  return busq_ring_place_in(ring, BUSQ_RING_ENDED, proposed, stamp, limit, head_seen, claim);
 }
 
 void busq_ring_open(const busq_ring *ring, uint32_t incarnation)

@@ -11,13 +11,14 @@
  *   2. A producer that was stopped for an hour between any two instructions can't damage a later lap: all it still may
  *      do is a swap that fails.
  *   3. After busq_ring_close nothing is placed any more, and the next life of the queue can't be mistaken for this one.
+ *      So it is after busq_ring_end, but for what busq_ring_place_behind places; a queue that has ended shows that.
  *
  * Mechanism.  One 16-byte word {clock, tail} changes only by compare-and-swap, so that taking the clock to a timestamp
  * and taking the next position are one step; nothing slips between.  Then the slot of that position is swapped from its
  * content of the lap before to the reference.  No content ever comes twice (it carries lap, sender, record and the
  * record's sequence number; a skip carries its position), so the swap can't succeed by accident.
  *
- *      tail word:  closed (1 bit) | life (11 bits) | position (52 bits)
+ *      tail word:  closed (1 bit) | life, or how it has ended (11 bits) | position (52 bits)
  *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
  *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of
  *                  several readers (shm/message/share.h)
@@ -38,6 +39,8 @@
 #define BUSQ_RING_LAP_SHIFT 48 /* in the first half of a slot */
 #define BUSQ_RING_LIFE_MASK UINT32_C(0x7ff)
 #define BUSQ_RING_CLOSED (UINT64_C(1) << 63)
+#define BUSQ_RING_ENDED (BUSQ_RING_CLOSED | UINT64_C(1) << BUSQ_RING_POSITION_BITS)   /* for good: what stands there is still received */
+#define BUSQ_RING_DROPPED (BUSQ_RING_CLOSED | UINT64_C(2) << BUSQ_RING_POSITION_BITS) /* for good, and nothing is received any more */
 #define BUSQ_RING_NOBODY UINT32_C(0xffff)
 #define BUSQ_RING_SENDER_MASK UINT32_C(0x0fff)
 #define BUSQ_RING_CLAIMED UINT32_C(0x8000)  /* by the reader whose slot stands in place of the sender's */
@@ -107,11 +110,10 @@ static inline busq_pair *busq_ring_slot(const busq_ring *ring, uint64_t position
  * before any process can see it.  Fails with BUSQ_RING_FULL at `limit` references; *head_seen caches the reader's head
  * between calls.
  */
-static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t incarnation, uint64_t proposed,
-                                                uint64_t *stamp, uint64_t limit, uint64_t *head_seen,
-                                                busq_ring_claim *claim)
+static inline busq_ring_outcome busq_ring_place_in(const busq_ring *ring, uint64_t life, uint64_t proposed,
+                                                   uint64_t *stamp, uint64_t limit, uint64_t *head_seen,
+                                                   busq_ring_claim *claim)
 {
-  const uint64_t life = busq_ring_life_bits(incarnation);
   busq_pair seen = busq_pair_load(&ring->queue->clock_tail);
   for (;;) {
     const uint64_t position = busq_ring_position(seen.hi);
@@ -145,6 +147,17 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
     }
   }
 }
+
+static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t incarnation, uint64_t proposed,
+                                                uint64_t *stamp, uint64_t limit, uint64_t *head_seen,
+                                                busq_ring_claim *claim)
+{
+  return busq_ring_place_in(ring, busq_ring_life_bits(incarnation), proposed, stamp, limit, head_seen, claim);
+}
+
+/* In a queue that has ended, for what was promised a place before. */
+busq_ring_outcome busq_ring_place_behind(const busq_ring *ring, uint64_t proposed, uint64_t *stamp, uint64_t limit,
+                                         uint64_t *head_seen, busq_ring_claim *claim);
 
 /* Publishes the reference at the claimed position; false where a reader has skipped the hole meanwhile. */
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
@@ -218,6 +231,14 @@ static inline void busq_ring_raise(const busq_ring *ring, uint64_t timestamp)
 bool busq_ring_skip(const busq_ring *ring, uint64_t position);
 /* Ends this life: nothing is placed from now on.  Returns the tail, which stands still. */
 uint64_t busq_ring_close(const busq_ring *ring);
+/* Ends an open queue for good, or drops one that has ended, in one step; false where it is closed otherwise. */
+bool busq_ring_end(const busq_ring *ring, bool drops);
+/* BUSQ_RING_ENDED or BUSQ_RING_DROPPED; 0 for all that has not ended. */
+static inline uint64_t busq_ring_ending(const busq_ring *ring)
+{
+  const uint64_t bits = busq_load_acquire(&ring->queue->clock_tail.hi) & ~BUSQ_RING_POSITION_MASK;
+  return bits == BUSQ_RING_ENDED || bits == BUSQ_RING_DROPPED ? bits : 0;
+}
 /* Begins a life on a closed queue; clock and positions go on rising. */
 void busq_ring_open(const busq_ring *ring, uint32_t incarnation);
 /* A new ring: position and clock start above what zeroed slots could be mistaken for. */

@@ -53,6 +53,13 @@ uint32_t busq_bus_taken(const busq_bus *bus)
   return n_taken;
 }
 
+static uint64_t ring_depth(const busq_ring *ring)
+{
+  const uint64_t head = busq_load_acquire(&ring->queue->head);
+  const uint64_t depth = busq_ring_tail(ring) - head;
+  return depth <= ring->slot_count ? depth : ring->slot_count;
+}
+
 static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
 {
   const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
@@ -79,28 +86,11 @@ static void examine_waiting(const busq_slot *self, busq_peer_facts *facts)
   facts->waited_ns = now_ns > since_ns ? now_ns - since_ns : 0;
 }
 
-/* All that they have received and sent counts as received and sent by the queue; its process is one of theirs. */
-static void examine_consumers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
-{
-  facts->consumers = busq_share_readers(bus, slot);
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++) {
-    const busq_slot *self = &bus->slots[reader];
-    if (!busq_share_is_reader_of(bus, reader, slot))
-      continue;
-    facts->received += busq_load_relaxed(&self->received);
-    facts->sent += busq_load_relaxed(&self->sent);
-    facts->memory_bytes += busq_arena_used_bytes(bus, reader);
-    if (peer_state(bus, reader, busq_load_acquire(&self->life)) == BUSQ_PEER_LIVE)
-      facts->pid = self->pid;
-  }
-}
-
-int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
+/* Without its memory and, of a shared queue, its readers. */
+static int examine_alone(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   memset(facts, 0, sizeof *facts);
-  if (slot >= bus->geometry.peers)
-    return busq_error(BUSQ_INVALID, "peer slot %u of a bus with %u slots", slot, bus->geometry.peers);
-  busq_slot *self = &bus->slots[slot];
+  const busq_slot *self = &bus->slots[slot];
   const busq_ring ring = busq_bus_ring(bus, slot);
   const uint64_t life = busq_load_acquire(&self->life);
   const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
@@ -115,22 +105,80 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
   facts->is_shared = (life & BUSQ_LIFE_SHARED) != 0;
   facts->is_consumer = (life & BUSQ_LIFE_CONSUMER) != 0;
   facts->pid = self->pid;
-  if (facts->is_shared)
-    examine_consumers(bus, slot, facts);
   facts->incarnation = (uint32_t)(life >> 32);
   facts->target = (uint64_t)facts->incarnation << 16 | slot;
   facts->joined_ns = self->joined_ns;
   facts->clock = busq_ring_clock(&ring);
-  const uint64_t head = busq_load_acquire(&self->queue.head);
-  const uint64_t depth = busq_ring_tail(&ring) - head;
-  facts->depth = depth <= ring.slot_count ? depth : ring.slot_count;
-  facts->sent += busq_load_relaxed(&self->sent);
-  facts->received += busq_load_relaxed(&self->received);
+  facts->depth = ring_depth(&ring);
+  facts->sent = busq_load_relaxed(&self->sent);
+  facts->received = busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
   facts->helped = busq_load_relaxed(&self->helped);
-  facts->memory_bytes += busq_arena_used_bytes(bus, slot);
   if (facts->is_alive)
     examine_waiting(self, facts);
+  return BUSQ_OK;
+}
+
+/* A reader's messages count as received and sent by its queue, whose process is one of its readers'. */
+static void reader_add(const busq_peer_facts *reader, busq_peer_facts *queue)
+{
+  queue->received += reader->received;
+  queue->sent += reader->sent;
+  queue->memory_bytes += reader->memory_bytes;
+  queue->consumers += reader->is_alive;
+  if (reader->is_alive)
+    queue->pid = reader->pid;
+}
+
+static void examine_readers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
+{
+  busq_peer_facts seen;
+  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+    if (busq_share_is_reader_of(bus, reader, slot) && examine_alone(bus, reader, &seen) == BUSQ_OK) {
+      seen.memory_bytes = busq_arena_used_bytes(bus, reader);
+      reader_add(&seen, facts);
+    }
+}
+
+int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
+{
+  if (slot >= bus->geometry.peers)
+    return busq_error(BUSQ_INVALID, "peer slot %u of a bus with %u slots", slot, bus->geometry.peers);
+  const int result = examine_alone(bus, slot, facts);
+  if (result != BUSQ_OK)
+    return result;
+  facts->memory_bytes = busq_arena_used_bytes(bus, slot);
+  if (facts->is_shared)
+    examine_readers(bus, slot, facts);
+  return BUSQ_OK;
+}
+
+/* One look at each slot and at each extent. */
+void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts)
+{
+  const uint32_t n = bus->geometry.peers;
+  for (uint32_t slot = 0; slot < n; slot++)
+    (void)examine_alone(bus, slot, &facts[slot]);
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+    const uint64_t word = busq_load_relaxed(&bus->table[extent].word);
+    const uint32_t owner = busq_extent_owner(word);
+    if (busq_extent_kind(word) != BUSQ_EXTENT_FREE && owner < n)
+      facts[owner].memory_bytes += bus->geometry.extent_bytes;
+  }
+  for (uint32_t reader = 0; reader < n; reader++) {
+    const uint32_t queue = (uint32_t)busq_load_acquire(&bus->slots[reader].consumes);
+    if (facts[reader].is_consumer && queue < n && facts[queue].is_shared && busq_share_is_reader_of(bus, reader, queue))
+      reader_add(&facts[reader], &facts[queue]);
+  }
+}
+
+int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp)
+{
+  const int result = busq_target_check(bus, target);
+  if (result != BUSQ_OK)
+    return result;
+  const busq_ring ring = busq_bus_ring(bus, busq_target_slot(target));
+  *depthp = ring_depth(&ring);
   return BUSQ_OK;
 }
 
@@ -171,9 +219,9 @@ int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t 
 {
   const uint32_t slot = busq_target_slot(target);
   message_count count = {0};
-  if (slot >= bus->geometry.peers ||
-      (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
-    return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
+  const int result = busq_target_check(bus, target);
+  if (result != BUSQ_OK)
+    return result;
   ring_count(bus, slot, slot, &count);
   const bool is_shared = (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_SHARED) != 0;
   for (int i = 0; i < 2 && is_shared && (i == 0 || !count.unfinished); i++)

@@ -74,9 +74,9 @@ static bool belongs(const busq_bus *bus, uint32_t ring, uint32_t slot)
 int busq_bus_peek(busq_bus *bus, uint64_t target, uint64_t *cursorp, busq_peeked *peeked, void *data, size_t room)
 {
   const uint32_t slot = busq_target_slot(target);
-  if (slot >= bus->geometry.peers ||
-      (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) != (uint32_t)(target >> 16))
-    return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
+  const int result = busq_target_check(bus, target);
+  if (result != BUSQ_OK)
+    return result;
   const uint64_t per_ring = bus->geometry.slot_count + UINT64_C(1);
   for (; *cursorp < per_ring * bus->geometry.peers; (*cursorp)++) {
     const uint32_t at = (uint32_t)((slot + *cursorp / per_ring) % bus->geometry.peers);

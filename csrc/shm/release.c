@@ -40,7 +40,7 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
   busq_biased_latch_acquire(&peer->receiver.latch);
   const bool is_back = busq_receive_give_back(peer, mode, message);
   if (is_back) {
-    busq_node_return_handles(peer, message);
+    busq_node_return_handles(peer, mode, message);
     close_if_last(peer);
   }
   if (!busq_load_relaxed(&peer->is_closed)) {
@@ -52,24 +52,29 @@ int busq_peer_give_back(busq_peer *peer, uint32_t mode, const busq_message *mess
   return is_back ? BUSQ_OK : BUSQ_INVALID;
 }
 
-int busq_peer_ack(busq_peer *peer, const busq_message *message)
+/* Killed between the acknowledgement and the count of a handle, the owner clears the count (node.h). */
+static int ack(busq_peer *peer, const busq_message *message, int acknowledge(busq_peer *peer, const busq_message *message))
 {
+  busq_node_name handles[BUSQ_NODE_HANDLES_MAX];
   int result = busq_receive_begin(peer);
   if (result != BUSQ_OK)
     return result;
-  result = busq_receive_ack(peer, message);
+  const uint32_t n_handles = busq_node_handles_of(peer, message, handles);
+  result = acknowledge(peer, message);
+  if (result == BUSQ_OK && n_handles)
+    busq_node_acked(peer, message, handles, n_handles);
   busq_peer_receive_end(peer);
   return result;
 }
 
+int busq_peer_ack(busq_peer *peer, const busq_message *message)
+{
+  return ack(peer, message, busq_receive_ack);
+}
+
 int busq_peer_ack_and_keep(busq_peer *peer, const busq_message *message)
 {
-  int result = busq_receive_begin(peer);
-  if (result != BUSQ_OK)
-    return result;
-  result = busq_receive_ack_and_keep(peer, message);
-  busq_peer_receive_end(peer);
-  return result;
+  return ack(peer, message, busq_receive_ack_and_keep);
 }
 
 void busq_peer_discard(busq_peer *peer, const busq_message *draft)

@@ -1,90 +1,207 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers that are watched, announced by a process that is late: what was right when it looked is not when it comes to
- * announce it.  Each test makes the change that such a one would make.
+ * The notices that a watcher gets, and when: with room and without, and with other watchers beside it.
  */
 #include "harness/company.h"
 #include "shm/group/group.h"
 #include "shm/memory/peer.h"
 
-static busq_peer *alice;
-static uint64_t watched; /* the group of those that watch bob */
+enum { CAPACITY = 16 };
 
-static void begin(void)
+static busq_peer *alice, *carol;
+
+static void watches(busq_peer *peer)
 {
-  meet(8, 16, 1 << 20);
-  alice = join("alice");
-  CHECK_EQUAL(busq_peer_watch(alice, "bob", 3, 0), BUSQ_OK);
-  CHECK_EQUAL(busq_group_named(company_bus, "?bob", 4, false, &watched), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_watch(peer, "bob", 3, 0), BUSQ_OK);
 }
 
-/* "+" for "joined", "-" for "left". */
-static const char *told(void)
+static int sends(busq_peer *from, busq_peer *to, const char *letter)
+{
+  const uint64_t target = busq_peer_target(to);
+  return busq_peer_send(from, &target, 1, letter, 1, 0);
+}
+
+/* At most so many: "+" for "joined", "-" for "left", and the letter of a message. */
+static const char *takes(busq_peer *peer, int n_most)
 {
   static char text[64];
   size_t used = 0;
   busq_message message;
-  while (take_now(alice, &message) == BUSQ_OK) {
+  while (n_most-- && take_now(peer, &message) == BUSQ_OK) {
     busq_envelope envelope;
     busq_message_envelope(&message, &envelope);
     CHECK(used + 2 < sizeof text);
-    text[used++] = envelope.kind == BUSQ_KIND_JOINED ? '+' : envelope.kind == BUSQ_KIND_LEFT ? '-' : '?';
-    busq_peer_release(alice, &message);
+    text[used++] = envelope.kind == BUSQ_KIND_JOINED  ? '+'
+                   : envelope.kind == BUSQ_KIND_LEFT ? '-'
+                                                     : *(const char *)message.data;
+    busq_peer_release(peer, &message);
   }
   text[used] = '\0';
   return text;
 }
 
-static int say_late(uint64_t who, uint32_t what)
+static const char *takes_all(busq_peer *peer)
 {
-  busq_biased_latch_acquire(&alice->sender.latch);
-  const int result = busq_group_change_try(alice, &(busq_change){watched, who, what});
-  busq_biased_latch_release(&alice->sender.latch);
-  return result;
+  return takes(peer, -1);
 }
 
-static void test_one_who_is_gone_has_not_come(void)
+static busq_peer *resume(const char *name)
+{
+  busq_peer *peer = NULL;
+  CHECK_EQUAL(busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_RESUME, &peer), BUSQ_OK);
+  return peer;
+}
+
+static void begin(void)
+{
+  meet(8, CAPACITY, 1 << 20);
+  alice = join("alice");
+  carol = join("carol");
+  watches(alice);
+  watches(carol);
+  CHECK_TEXT(takes_all(alice), "");
+  CHECK_TEXT(takes_all(carol), "");
+}
+
+static void fill(busq_peer *from, busq_peer *to, const char *letter)
+{
+  while (sends(from, to, letter) == BUSQ_OK)
+    continue;
+}
+
+static void test_each_coming_and_going_is_told_once(void)
 {
   check_test = __func__;
   begin();
   busq_peer *bob = join("bob");
-  const uint64_t first = busq_peer_target(bob);
-  leave(bob);
-  CHECK_TEXT(told(), "+-");
-  CHECK_EQUAL(say_late(first, BUSQ_CHANGE_UP), BUSQ_OK);
-  CHECK_TEXT(told(), "");
-  part();
-}
-
-static void test_one_who_is_gone_has_not_come_after_another(void)
-{
-  check_test = __func__;
-  begin();
-  busq_peer *bob = join("bob");
-  const uint64_t first = busq_peer_target(bob);
-  leave(bob);
-  join("bob");
-  CHECK_EQUAL(say_late(first, BUSQ_CHANGE_UP), BUSQ_OK);
-  CHECK_TEXT(told(), "+-+");
-  part();
-}
-
-/* As if the process that announced the first one had done so after the second looked for one to announce. */
-static void test_another_comes_after_the_one_before_has_gone(void)
-{
-  check_test = __func__;
-  begin();
-  busq_peer *bob = join("bob");
-  const uint64_t first = busq_peer_target(bob);
+  CHECK_EQUAL(sends(bob, alice, "b"), BUSQ_OK);
   leave(bob);
   bob = join("bob");
-  CHECK_TEXT(told(), "+-+");
-  busq_pair *subject = &busq_bus_group(company_bus, busq_group_index(watched))->subject;
-  const busq_pair seen = busq_numbered_load(subject);
-  CHECK_EQUAL(seen.hi, busq_peer_target(bob) << 1 | 1);
-  subject->hi = first << 1 | 1;
-  CHECK_EQUAL(say_late(busq_peer_target(bob), BUSQ_CHANGE_UP), BUSQ_OK);
-  CHECK_TEXT(told(), "-+");
+  CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_OK);
+  CHECK_TEXT(takes_all(alice), "+b-+c");
+  CHECK_TEXT(takes_all(carol), "+-+");
+  part();
+}
+
+static void test_a_watcher_without_room_holds_up_no_other(void)
+{
+  check_test = __func__;
+  begin();
+  busq_peer *bob = join("bob");
+  CHECK_TEXT(takes_all(alice), "+");
+  fill(bob, alice, "b");
+  leave(bob);
+  bob = join("bob");
+  CHECK_EQUAL(sends(bob, carol, "c"), BUSQ_OK);
+  CHECK_TEXT(takes_all(carol), "+-+c");
+  part();
+}
+
+/* There is room for one: for "left", which goes first, then for "joined", and then for a message. */
+static void test_nothing_of_the_next_one_comes_before_the_notices(void)
+{
+  check_test = __func__;
+  begin();
+  busq_peer *bob = join("bob");
+  CHECK_TEXT(takes_all(alice), "+");
+  fill(carol, alice, "x");
+  leave(bob);
+  bob = join("bob");
+  CHECK_EQUAL(sends(bob, alice, "b"), BUSQ_FULL);
+  CHECK_TEXT(takes(alice, 1), "x");
+  CHECK_EQUAL(sends(bob, alice, "b"), BUSQ_FULL);
+  CHECK_EQUAL(sends(carol, alice, "y"), BUSQ_FULL);
+  CHECK_TEXT(takes(alice, 2), "xx");
+  CHECK_EQUAL(sends(bob, alice, "b"), BUSQ_OK);
+  CHECK_TEXT(takes_all(alice), "xxxxxxxxxxxxx-+b");
+  CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_OK);
+  CHECK_TEXT(takes_all(alice), "c");
+  part();
+}
+
+/* It has the target of the one before. */
+static void test_nothing_of_one_that_is_resumed_comes_before_the_notices(void)
+{
+  check_test = __func__;
+  begin();
+  busq_peer *bob = join("bob");
+  CHECK_TEXT(takes_all(alice), "+");
+  fill(bob, alice, "b");
+  leave(bob);
+  bob = resume("bob");
+  CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_FULL);
+  CHECK_EQUAL(sends(bob, carol, "c"), BUSQ_OK);
+  CHECK_TEXT(takes_all(carol), "+-+c");
+  CHECK_TEXT(takes(alice, 2), "bb");
+  CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_FULL); /* the room is that of the notices */
+  CHECK_TEXT(takes(alice, 1), "b");
+  CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_OK);
+  CHECK_TEXT(takes_all(alice), "bbbbbbbbbbbbb-+c");
+  CHECK_EQUAL(busq_peer_close(bob), BUSQ_OK);
+  busq_peer_free(bob);
+  CHECK_TEXT(takes_all(alice), "-");
+  part();
+}
+
+static void test_a_multicast_waits_for_the_notice_of_one_receiver(void)
+{
+  check_test = __func__;
+  begin();
+  fill(carol, alice, "x");
+  busq_peer *bob = join("bob");
+  const uint64_t both[] = {busq_peer_target(alice), busq_peer_target(carol)};
+  CHECK_EQUAL(busq_peer_send(bob, both, 2, "b", 1, 0), BUSQ_FULL);
+  CHECK_TEXT(takes(alice, 1), "x");
+  CHECK_EQUAL(busq_peer_send(bob, both, 2, "b", 1, 0), BUSQ_FULL); /* that was the notice's */
+  CHECK_TEXT(takes(alice, 1), "x");
+  CHECK_EQUAL(busq_peer_send(bob, both, 2, "b", 1, 0), BUSQ_OK);
+  CHECK_TEXT(takes_all(carol), "+b");
+  CHECK_TEXT(takes_all(alice), "xxxxxxxxxxxxxx+b");
+  part();
+}
+
+static void test_one_that_went_before_there_was_room_is_not_told_of(void)
+{
+  check_test = __func__;
+  begin();
+  fill(carol, alice, "x");
+  leave(join("bob"));
+  CHECK_TEXT(takes_all(carol), "+-");
+  CHECK_EQUAL((int)strlen(takes_all(alice)), CAPACITY);
+  leave(join("bob"));
+  CHECK_TEXT(takes_all(alice), "+-");
+  part();
+}
+
+static void test_a_peer_that_watches_again_begins_anew(void)
+{
+  check_test = __func__;
+  begin();
+  busq_peer *bob = join("bob");
+  CHECK_TEXT(takes_all(alice), "+");
+  CHECK_EQUAL(busq_peer_unwatch(alice, "bob", 3, 0), BUSQ_OK);
+  watches(alice);
+  CHECK_TEXT(takes_all(alice), "+");
+  watches(alice); /* it does */
+  CHECK_EQUAL(busq_peer_unwatch(alice, "bob", 3, 0), BUSQ_OK);
+  leave(bob);
+  watches(alice);
+  CHECK_TEXT(takes_all(alice), "");
+  join("bob");
+  CHECK_TEXT(takes_all(alice), "+");
+  part();
+}
+
+static void test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones(void)
+{
+  check_test = __func__;
+  begin();
+  join("bob");
+  CHECK_TEXT(takes_all(alice), "+");
+  leave(alice);
+  alice = join("another");
+  watches(alice);
+  CHECK_TEXT(takes_all(alice), "+");
   part();
 }
 
@@ -92,9 +209,14 @@ int main(void)
 {
   check_begin();
   company_groups = 4;
-  test_one_who_is_gone_has_not_come();
-  test_one_who_is_gone_has_not_come_after_another();
-  test_another_comes_after_the_one_before_has_gone();
-  printf("ok  what is told late of peers that are watched\n");
+  test_each_coming_and_going_is_told_once();
+  test_a_watcher_without_room_holds_up_no_other();
+  test_nothing_of_the_next_one_comes_before_the_notices();
+  test_nothing_of_one_that_is_resumed_comes_before_the_notices();
+  test_a_multicast_waits_for_the_notice_of_one_receiver();
+  test_one_that_went_before_there_was_room_is_not_told_of();
+  test_a_peer_that_watches_again_begins_anew();
+  test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones();
+  printf("ok  what watchers are told, and when\n");
   return 0;
 }

@@ -22,15 +22,9 @@ HERE = Path(__file__).parent.parent
 SOURCES = HERE.parent / "csrc"
 TESTS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
 SEARCHED = ("ACCEPT_EQUAL", "COMMIT_BEFORE_SYNC", "SEAL_AT_MAXIMUM")  # of all mutants: .ci/deep searches the others too
-LONG = {
-    "test_check",
-    "test_explore_steps",
-    "test_node_steps",
-    "test_orders_every_execution",
-    "test_orders_total",
-    "test_rename",
-    "test_share_steps",
-}
+# Those with steps need a second core, which takes longer to build than they run; .ci/run has them under sanitizers.
+STEPS = {name for name in TESTS if name.endswith("_steps")}
+LONG = {"test_check", "test_orders_every_execution", "test_orders_total", "test_rename", *STEPS}
 
 Build = Callable[..., Path]
 

@@ -8,6 +8,7 @@
 #include "shm/death/bus_end.h"
 #include "shm/death/notice.h"
 #include "shm/group/group.h"
+#include "shm/group/watch.h"
 #include "shm/letter/envelope.h"
 #include "shm/memory/mapping.h"
 #include "shm/memory/names.h"
@@ -44,6 +45,7 @@ static const busq_upcalls upcalls = {
     .take = busq_envelope_take,
     .taken = busq_envelope_taken,
     .send_to_group = busq_group_try,
+    .owed_send = busq_watch_owed_send,
     .notice_deaths = busq_notice_deaths,
 };
 
@@ -137,6 +139,7 @@ static void slot_describe(busq_peer *peer)
   self->pid = (uint32_t)getpid();
   self->pid_space = busq_lives_pid_space();
   busq_store_relaxed(&self->mourners, 0);
+  busq_store_relaxed(&self->awaits_readers, 0);
   self->joined_ns = busq_time_wall_ns();
   self->began_ns = busq_time_host_ns();
   busq_store_relaxed(&self->sends.what, BUSQ_WAITING_NOT);
@@ -296,7 +299,8 @@ static int slot_continue(busq_peer *peer)
   life_begin(peer);
   slot_describe(peer);
   BUSQ_STEP("resume");
-  busq_ring_open(&peer->receiver.ring, peer->incarnation);
+  if (!busq_ring_ending(&peer->receiver.ring)) /* which stays so */
+    busq_ring_open(&peer->receiver.ring, peer->incarnation);
   BUSQ_STEP("resume");
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
   return BUSQ_OK;

@@ -2,6 +2,7 @@
 #include "shm/death/notice.h"
 #include "base/time.h"
 #include "shm/group/group.h"
+#include "shm/group/watch.h"
 #include "shm/node/node.h"
 #include "shm/send/multicast.h"
 #include "shm/wake/wake.h"
@@ -41,7 +42,7 @@ static void group_notice_deaths(busq_peer *peer, uint32_t index)
     if (busq_group_change_try(peer, &(busq_change){group, who, BUSQ_CHANGE_DIES}) != BUSQ_OK)
       return;
   if (busq_group_is_of_watchers(peer->bus, index))
-    (void)busq_group_subject_tell(peer, group);
+    (void)busq_watch_notify_all(peer, group);
 }
 
 /* A thread that enters one while we look sets the bit again, behind this. */
@@ -77,21 +78,17 @@ void busq_notice_deaths(busq_peer *peer)
 
 /* ---- coming and going ---- */
 
-/* Sends a notice to the peers that watch our name, if any ever did. */
-static void watchers_tell(busq_peer *peer)
+/* The group of the peers that watch our name; 0: none ever did. */
+static uint64_t our_watchers(busq_peer *peer)
 {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   uint64_t group;
   const uint32_t bytes = busq_load_relaxed(&peer->receiver.inbox->name_bytes);
-  if (bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
-    return;
+  if (!peer->bus->geometry.groups || bytes > BUSQ_LAYOUT_NAME_BYTES_MAX)
+    return 0;
   name[0] = '?';
   memcpy(name + 1, peer->receiver.inbox->name, bytes);
-  if (busq_group_named(peer->bus, name, bytes + 1u, false, &group) != BUSQ_OK)
-    return;
-  uint64_t number;
-  (void)busq_group_settle(peer->bus, busq_group_index(group), &number); /* another process may be about to announce our predecessor's death */
-  (void)busq_group_subject_tell(peer, group);
+  return busq_group_named(peer->bus, name, bytes + 1u, false, &group) == BUSQ_OK ? group : 0;
 }
 
 /* Takes over a predecessor's membership, and what has been noticed of its death. */
@@ -115,7 +112,9 @@ void busq_notice_joined(busq_peer *peer)
     return;
   busq_biased_latch_acquire(&peer->sender.latch);
   busq_fence_full(); /* the maker of a change that goes to others alone looks, after it has claimed, whether we live */
-  watchers_tell(peer);
+  const uint64_t watchers = our_watchers(peer);
+  if (watchers)
+    busq_watch_joined(peer, watchers);
   for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
     if (is_in(peer, index))
       membership_adopt(peer, index);
@@ -124,10 +123,9 @@ void busq_notice_joined(busq_peer *peer)
 
 void busq_notice_left(busq_peer *peer)
 {
-  const uint64_t us = busq_peer_address(peer) << 1 | 1;
-  for (uint32_t index = 0; index < peer->bus->geometry.groups; index++)
-    if (busq_numbered_load(&busq_bus_group(peer->bus, index)->subject).hi == us)
-      (void)busq_group_change_try(peer, &(busq_change){group_target(peer->bus, index), us >> 1, BUSQ_CHANGE_DOWN});
+  const uint64_t watchers = our_watchers(peer);
+  if (watchers)
+    (void)busq_watch_notify_all(peer, watchers);
 }
 
 static void group_leave(busq_peer *peer, uint32_t index)

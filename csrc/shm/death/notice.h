@@ -4,8 +4,9 @@
 /*
  * Noticing deaths, and ending on behalf of the dead what they had a part in.
  *
- * Guarantee: what ends with a peer ends once, in the order of the bus, behind the last message that it had sent, within
- * a slice of some 50 ms of its death as long as any peer that cares for it waits in recv, or receives.
+ * Guarantee: what ends with a peer ends once, in the order of the bus, behind the last message that it had sent; as long
+ * as any peer that cares for it receives, within some 50 ms of its death, and where all of them wait, within a quarter
+ * of what they have waited, a second at most (slice.h).
  *
  * Mechanism.  A peer cares for the members of its groups, for those that it watches, and, once it has a node or a
  *   handle, for the peers that hold or own those.  While it waits, once in a slice, and when it receives, it asks the
@@ -17,8 +18,9 @@
  * All of these are claims (claim.h): however many peers do this, and are killed or stopped on the way, each is decided
  * once.  None of it needs the grave of the dead (grave.h), which a stopped process may hold.
  *
- * A peer that cares sleeps no longer than a slice behind its descriptor.  For one that does not, all this is one look
- * at one word.
+ * A peer that cares sleeps no longer than a slice behind its descriptor.  The kernel would report a death to a process
+ * that holds a pidfd of each peer; of 30 members each would hold 29, and a futex can't be waited for beside them.  For a
+ * peer that does not care, all this is one look at one word.
  *
  * Where a receiver has no room, the change is not made now; a later slice tries again.
  *

@@ -66,12 +66,12 @@
 #include "shm/message/claim.h"
 #include "shm/send/multicast.h"
 
-/* A change of a group, and the member, or watched peer, that it is about. */
+/* A change of a group, and the member that it is about; the last two are notices about a watched peer (watch.h). */
 enum {
   BUSQ_CHANGE_ENTERS = 1,
   BUSQ_CHANGE_LEAVES = 2,
   BUSQ_CHANGE_DIES = 3,
-  BUSQ_CHANGE_UP = 4,  /* of a watched peer (notice.h) */
+  BUSQ_CHANGE_UP = 4,
   BUSQ_CHANGE_DOWN = 5
 };
 
@@ -194,10 +194,5 @@ static inline bool busq_group_is_of_watchers(const busq_bus *bus, uint32_t index
 {
   return busq_bus_group(bus, index)->name[0] == '?';
 }
-
-/* The word of a watched peer as it should be: it lives, or it does not. */
-uint64_t busq_group_subject_now(busq_bus *bus, uint32_t index);
-/* With the send latch: sends a notice to the watching peers, if the word is not so. */
-int busq_group_subject_tell(busq_peer *peer, uint64_t group);
 
 #endif /* BUSQ_SHM_GROUP_GROUP_H */

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "shm/burial/grave.h"
 #include "shm/group/group.h"
+#include "shm/group/watch.h"
 #include "shm/memory/names.h"
 #include "shm/send/multicast.h"
 #include "shm/trace/tracer.h"
@@ -15,7 +16,6 @@ typedef struct {
   const busq_change *change;
   const busq_sender_view *view;
   const uint64_t *receivers;
-  uint64_t subject; /* as in busq_view_change */
   uint32_t n_receivers;
   uint32_t index;
   bool is_for_all; /* all members */
@@ -51,17 +51,13 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
   return true;
 }
 
-/* A successor has the same incarnation as the peer whose death is announced: announced late, it would be out, or have
- * left, while it lives. It settles our claim once it lives, and then looks whether it is a member, and which notice its
- * watchers have got. */
+/* A successor has the same incarnation as the peer whose death is announced: announced late, it would be out while it
+ * lives. It settles our claim once it lives, and then looks whether it is a member. */
 static bool change_is_true(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
   busq_fence_full();
-  if (change->what == BUSQ_CHANGE_DIES)
-    return busq_group_is_to_go(peer->bus, maker->index, change->who);
-  return change->what != BUSQ_CHANGE_DOWN ||
-         busq_group_is_gone(peer->bus, busq_target_slot(change->who), busq_target_incarnation(change->who));
+  return change->what != BUSQ_CHANGE_DIES || busq_group_is_to_go(peer->bus, maker->index, change->who);
 }
 
 /* The view is still the one that has our receivers as members, or the number would be another. */
@@ -190,9 +186,7 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
       .what = (uint16_t)what_is_told(bus, maker),
       .n_entries = n_members + is_apart,
       .n_members = n_members,
-      .subject = busq_group_is_of_watchers(bus, maker->index)
-                     ? maker->subject
-                     : busq_group_shown_above(busq_bus_group(bus, maker->index)),
+      .shown_above = busq_group_shown_above(busq_bus_group(bus, maker->index)),
   };
   char *entries = to + sizeof head, *names = entries + head.n_entries * sizeof(busq_view_entry);
   memcpy(to, &head, sizeof head);
@@ -214,17 +208,11 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
 /* The change is still to be made. */
 static bool change_is_due(busq_bus *bus, const busq_change *change)
 {
-  busq_group *group = busq_bus_group(bus, busq_group_index(change->group));
   const uint32_t slot = busq_target_slot(change->who), incarnation = busq_target_incarnation(change->who);
-  const uint64_t subject = busq_numbered_load(&group->subject).hi;
   switch (change->what) {
   case BUSQ_CHANGE_ENTERS:
     return !busq_group_has(bus, busq_group_index(change->group), slot, incarnation) ||
            busq_group_has_missed(bus, busq_group_index(change->group), change->who);
-  case BUSQ_CHANGE_UP: /* a peer that is gone by now is not announced any more: another may have come, and been announced */
-    return subject != (change->who << 1 | 1) && !busq_group_is_gone(bus, slot, incarnation);
-  case BUSQ_CHANGE_DOWN:
-    return subject == (change->who << 1 | 1) && busq_group_is_gone(bus, slot, incarnation);
   case BUSQ_CHANGE_DIES:
     return busq_group_has(bus, busq_group_index(change->group), slot, incarnation) &&
            busq_group_is_to_go(bus, busq_group_index(change->group), change->who);
@@ -248,9 +236,8 @@ static uint32_t keep_reachable(const busq_bus *bus, uint64_t *targets, uint32_t 
 static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uint64_t *targets)
 {
   const busq_change *change = maker->change;
-  const bool is_of_watched = change->what == BUSQ_CHANGE_UP || change->what == BUSQ_CHANGE_DOWN;
   uint32_t count = 0;
-  maker->is_for_all = is_of_watched || !busq_group_is_of_watchers(peer->bus, maker->index);
+  maker->is_for_all = !busq_group_is_of_watchers(peer->bus, maker->index);
   for (uint32_t i = 0; i < maker->view->n_members && maker->is_for_all; i++)
     if (!busq_group_has_missed(peer->bus, maker->index,
                                maker->view->members[i])) /* it has ceased to be one for itself */
@@ -263,16 +250,6 @@ static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uin
   maker->receivers = targets;
   maker->n_receivers = count;
   return count;
-}
-
-static uint16_t change_kind(const busq_bus *bus, const change_maker *maker)
-{
-  const uint32_t what = maker->change->what;
-  if (!busq_group_is_of_watchers(bus, maker->index))
-    return BUSQ_KIND_VIEW;
-  if (what == BUSQ_CHANGE_UP || (what == BUSQ_CHANGE_ENTERS && (maker->subject & 1)))
-    return BUSQ_KIND_JOINED;
-  return what == BUSQ_CHANGE_DOWN ? BUSQ_KIND_LEFT : BUSQ_KIND_WATCH;
 }
 
 /* As much as there can be in it: the members, the one that comes or goes, and the group. */
@@ -305,7 +282,7 @@ static int change_send(busq_peer *peer, change_maker *maker)
   const uint32_t n_members = change_members(bus, maker, members);
   char *end = change_write(bus, maker, members, n_members, payload);
   const busq_envelope envelope = {
-      .kind = change_kind(bus, maker),
+      .kind = busq_group_is_of_watchers(bus, maker->index) ? BUSQ_KIND_WATCH : BUSQ_KIND_VIEW,
       .group = (uint16_t)(maker->index + 1),
       .view = maker->view->number + 1,
   };
@@ -328,46 +305,6 @@ static int change_send(busq_peer *peer, change_maker *maker)
   return result;
 }
 
-/* ---- watched peers ---- */
-
-uint64_t busq_group_subject_now(busq_bus *bus, uint32_t index)
-{
-  busq_group *group = busq_bus_group(bus, index);
-  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
-  if (bytes < 2 || bytes >= sizeof group->name)
-    return 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    uint64_t life;
-    if (busq_name_is(bus, slot, group->name + 1, bytes - 1, &life) &&
-        !busq_group_is_gone(bus, slot, (uint32_t)(life >> 32)))
-      return ((life >> 32) << 16 | slot) << 1 | 1;
-  }
-  return 0;
-}
-
-/* The notice: it has gone, and another has come. */
-int busq_group_subject_tell(busq_peer *peer, uint64_t group)
-{
-  const uint32_t index = busq_group_index(group);
-  const uint64_t now = busq_group_subject_now(peer->bus, index);
-  const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, index)->subject).hi;
-  int result = BUSQ_OK;
-  if ((seen & 1) && seen != now)
-    result = busq_group_change_try(peer, &(busq_change){group, seen >> 1, BUSQ_CHANGE_DOWN});
-  if (!result && (now & 1) && seen != now)
-    result = busq_group_change_try(peer, &(busq_change){group, now >> 1, BUSQ_CHANGE_UP});
-  return result;
-}
-
-/* A peer that begins to watch makes the word right if there is no other watcher that would need a notice. */
-static void change_find_subject(busq_peer *peer, change_maker *maker)
-{
-  if (!busq_group_is_of_watchers(peer->bus, maker->index))
-    return;
-  maker->subject = maker->view->n_members ? busq_numbered_load(&busq_bus_group(peer->bus, maker->index)->subject).hi
-                                             : busq_group_subject_now(peer->bus, maker->index);
-}
-
 /* A peer that enters must not find dead ones there, nor itself as what its predecessor was: they go first. */
 static int dead_go_first(busq_peer *peer, const change_maker *maker)
 {
@@ -382,17 +319,6 @@ static int dead_go_first(busq_peer *peer, const change_maker *maker)
     return result == BUSQ_OK ? BUSQ_AGAIN : result;
   }
   return BUSQ_OK;
-}
-
-/* Another peer may have come under a watched name since its last one was announced, by a process that was slower than
- * we: that one goes first. */
-static int former_goes_first(busq_peer *peer, const busq_change *change)
-{
-  const uint64_t seen = busq_numbered_load(&busq_bus_group(peer->bus, busq_group_index(change->group))->subject).hi;
-  if (change->what != BUSQ_CHANGE_UP || !(seen & 1) || seen >> 1 == change->who)
-    return BUSQ_OK;
-  const int result = busq_group_change_try(peer, &(busq_change){change->group, seen >> 1, BUSQ_CHANGE_DOWN});
-  return result == BUSQ_OK ? BUSQ_AGAIN : result;
 }
 
 /* Tries once; BUSQ_AGAIN where another process was faster, or a receiver has died. */
@@ -416,11 +342,11 @@ static int change_once(busq_peer *peer, const busq_change *change)
   if (view->number >= BUSQ_CLAIM_NUMBER_MAX)
     return busq_group_damaged(peer->bus, maker.index);
   result = dead_go_first(peer, &maker);
-  if (!result)
-    result = former_goes_first(peer, change);
   if (result)
     return result;
-  change_find_subject(peer, &maker);
+  if (change->what == BUSQ_CHANGE_ENTERS && busq_group_is_of_watchers(peer->bus, maker.index) &&
+      !busq_watch_begin(peer, maker.index))
+    return busq_group_damaged(peer->bus, maker.index);
   result = change_send(peer, &maker);
   return result == BUSQ_PEER_DEAD ? BUSQ_AGAIN : result;
 }

@@ -108,7 +108,6 @@ static void entry_name(busq_bus *bus, uint32_t index, uint64_t number, const cha
   busq_store_relaxed(&group->name_bytes, (uint32_t)bytes);
   busq_store_relaxed(&group->base, number + 1);
   busq_store_relaxed(&group->kept, busq_load_relaxed(number_place(bus, name_hash(name, bytes))));
-  busq_numbered_install(&group->subject, number + 1, 0);
   identity = busq_numbered_load(&group->identity);
   BUSQ_STEP("name");
   (void)busq_pair_cas(&group->identity, &identity, (busq_pair){identity.lo + 1, name_hash(name, bytes)});

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/assert.h"
 #include "shm/group/group.h"
+#include "shm/group/watch.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +97,10 @@ busq_admission busq_group_admit(busq_peer *peer, const busq_found *found)
   if (found->size_bytes < sizeof(busq_view_change))
     return BUSQ_ADMIT_DAMAGED;
   /* Installed before it is delivered, so its record holds it until then. */
-  busq_group_install_until(peer->bus, envelope->group - 1u, envelope->view);
+  if (envelope->kind == BUSQ_KIND_JOINED || envelope->kind == BUSQ_KIND_LEFT)
+    busq_watch_install_until(peer, envelope->group - 1u, envelope->view);
+  else
+    busq_group_install_until(peer->bus, envelope->group - 1u, envelope->view);
   return envelope->kind == BUSQ_KIND_WATCH ? BUSQ_ADMIT_PASS : BUSQ_ADMIT_DELIVER;
 }
 

@@ -28,15 +28,10 @@ static void change_install(busq_bus *bus, busq_group *group, const busq_claim_lo
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
       change.slot >= bus->geometry.peers)
     return;
-  const uint64_t target = (uint64_t)change.incarnation << 16 | change.slot;
   if (change.what == BUSQ_CHANGE_ENTERS)
     busq_numbered_install(&group->member[change.slot], number, busq_member_in(change.incarnation, change.life));
-  else if (change.what == BUSQ_CHANGE_LEAVES || change.what == BUSQ_CHANGE_DIES)
-    busq_numbered_install(&group->member[change.slot], number, (uint64_t)change.incarnation << 1);
   else
-    busq_numbered_install(&group->subject, number, target << 1 | (change.what == BUSQ_CHANGE_UP));
-  if (change.what == BUSQ_CHANGE_ENTERS && group->name[0] == '?')
-    busq_numbered_install(&group->subject, number, change.subject);
+    busq_numbered_install(&group->member[change.slot], number, (uint64_t)change.incarnation << 1);
   busq_place_install(change_mark(group, number), number, look->key);
   (void)busq_claim_move(&group->claim, look->word, number, BUSQ_CLAIM_IDLE);
 }

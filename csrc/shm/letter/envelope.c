@@ -36,13 +36,13 @@ busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found)
   return is_of_group(found->envelope.kind) ? BUSQ_ADMIT_DELIVER : busq_node_admit(peer, found);
 }
 
-void busq_envelope_take(busq_peer *peer, const busq_found *found)
+void busq_envelope_take(busq_peer *peer, const busq_found *found, uint32_t mode)
 {
   if (found->envelope.group)
     busq_group_take(peer, found);
   if (BUSQ_LIKELY(found->envelope.kind == BUSQ_KIND_DATA && !found->envelope.n_handles))
     return;
-  peer->receiver.handles_alive = busq_node_take(peer, found);
+  peer->receiver.handles_alive = busq_node_take(peer, found, mode);
 }
 
 void busq_envelope_taken(busq_peer *peer, const busq_found *found)

@@ -29,7 +29,7 @@ static inline uint64_t busq_envelope_bytes(const busq_envelope *envelope)
 /* With the receive latch.  Fills found->envelope, and takes what belongs to it off found->size_bytes. */
 busq_admission busq_envelope_admit(busq_peer *peer, busq_found *found);
 /* With the receive latch, of what was admitted: it is about to be taken, and is not marked as taken so far. */
-void busq_envelope_take(busq_peer *peer, const busq_found *found);
+void busq_envelope_take(busq_peer *peer, const busq_found *found, uint32_t mode);
 /* Once it is marked: what may be done twice, and must not be left out, where we are killed in between. */
 void busq_envelope_taken(busq_peer *peer, const busq_found *found);
 

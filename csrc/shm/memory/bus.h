@@ -12,6 +12,9 @@
 #include "trace/clock.h"
 
 /* A second mapping of the file, through which an application looks at messages (shown.h). */
+/* For a process that becomes another user: a reader, a sender and a grave at once, and three more. */
+#define BUSQ_SPARES 6u
+
 struct busq_window {
   char *base;     /* where the file would begin */
   uint64_t begin; /* what is mapped of it */
@@ -42,6 +45,9 @@ struct busq_bus {
   busq_window *window; /* for the views to come; NULL before the first one */
   uint32_t fork_generation;
   uint32_t user; /* the user that opened it */
+  int spares[BUSQ_SPARES]; /* descriptors in store (life.h); -1 where one is used */
+  bool has_spares;
+  busq_bus *spares_next;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
 };

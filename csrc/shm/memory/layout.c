@@ -54,7 +54,7 @@ static void geometry_tables(busq_geometry *geometry)
 {
   const uint64_t peers = geometry->peers;
   geometry->group_bytes =
-      BUSQ_ALIGN_UP(sizeof(busq_group) + peers * (sizeof(busq_pair) + sizeof(uint64_t)), BUSQ_LINE_PAIR_BYTES);
+      BUSQ_ALIGN_UP(sizeof(busq_group) + peers * (sizeof(busq_pair) + sizeof(busq_watcher) + sizeof(uint64_t)), BUSQ_LINE_PAIR_BYTES);
   geometry->node_bytes = BUSQ_ALIGN_UP(sizeof(busq_node) + peers * sizeof(uint64_t), BUSQ_LINE_PAIR_BYTES);
   geometry->nodes_offset = BUSQ_ALIGN_UP(geometry->groups_offset + geometry->groups * geometry->group_bytes,
                                          PAGE_BYTES);
@@ -104,6 +104,7 @@ uint64_t busq_layout_stamp(void)
       sizeof(busq_extent),
       sizeof(busq_geometry),
       sizeof(busq_group),
+      sizeof(busq_watcher),
       sizeof(busq_node),
       offsetof(busq_slot, life),
       offsetof(busq_slot, room_seq),

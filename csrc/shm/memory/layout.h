@@ -19,7 +19,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 11u
+#define BUSQ_LAYOUT_VERSION 14u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -142,6 +142,8 @@ typedef struct {
   uint32_t unheld;  /* a handle of one of its nodes was let go since it looked (node.h) */
   uint32_t mourners; /* peers that are woken when this one leaves (wake/lives.h), as in `room_waiters` */
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
+  uint32_t awaits_readers; /* of one of several readers: it waits for room in their queue, and none of its threads receives */
+  uint32_t keeps_memory; /* while it sleeps: it has memory that it may give back (wake.h) */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
   uint32_t room_waiters;
@@ -324,11 +326,16 @@ static inline uint32_t busq_member_life(uint64_t member)
   return busq_member_incarnation(member) + (uint32_t)((member >> BUSQ_MEMBER_LIFE_SHIFT) & BUSQ_MEMBER_LIFE_MASK);
 }
 
-/* A group of peers (group.h).  Behind it: member[peers], and viewed[peers]. */
+/* Of one watcher, in a group of watchers (watch.h). */
+typedef struct {
+  busq_claim_word claim; /* of its next notice */
+  busq_pair told;        /* number, and the last one: a life, and whether it is there (watch.c) */
+} busq_watcher;
+
+/* A group of peers (group.h).  Behind it: member[peers], watchers[peers] and viewed[peers]. */
 typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_claim_word claim; /* the number of the view */
   busq_pair identity; /* how often the entry was given a name, and a hash of that; 0, 0: never */
-  busq_pair subject;  /* of a peer that is watched: number, its target << 1 | it is there */
   uint64_t base;      /* the number of the claim when it got the name */
   uint64_t kept;      /* the number that is shown of that one: the last of the group that had the name before */
   uint32_t name_bytes;
@@ -336,6 +343,7 @@ typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_place_mark change[BUSQ_GROUP_CHANGES]; /* by its number */
   uint64_t numbers[BUSQ_GROUP_NUMBERS]; /* of the entries together: by a hash of its name, the last number that was shown of a group */
   busq_pair member[]; /* number of the view that changed it; MISSED (1), CLOSES (1), which life of the incarnation (29), incarnation (32), IS_IN (1) */
+  /* busq_watcher watchers[peers] */
   /* uint64_t viewed[peers]: the last view that the peer has delivered << 1 | BUSQ_MEMBER_IS_IN, written by it alone */
 } busq_group;
 
@@ -369,7 +377,7 @@ typedef struct {
   uint32_t n_entries;
   uint32_t n_members; /* the first of the entries */
   uint32_t nothing;
-  uint64_t subject;     /* of watchers, from a peer that enters: what stands in the group's word then; of others: what its numbers are shown above */
+  uint64_t shown_above; /* numbers are shown above this */
 } busq_view_change;
 
 typedef struct {
@@ -379,9 +387,14 @@ typedef struct {
   uint16_t name_bytes;
 } busq_view_entry;
 
+static inline busq_watcher *busq_group_watchers(busq_group *group, uint32_t peers)
+{
+  return (busq_watcher *)(void *)(group->member + peers);
+}
+
 static inline uint64_t *busq_group_viewed(busq_group *group, uint32_t peers)
 {
-  return (uint64_t *)(void *)(group->member + peers);
+  return (uint64_t *)(void *)(busq_group_watchers(group, peers) + peers);
 }
 
 /* False where the numbers are out of range or do not fit into 64 bits of file. */

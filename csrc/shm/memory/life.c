@@ -80,7 +80,31 @@ int busq_life_share(int fd, uint32_t slot)
 
 uint32_t busq_fork_generation = 1;
 static BUSQ_PROCESS_STATE busq_guard *fork_guards;
+static BUSQ_PROCESS_STATE busq_bus *fork_stores;
 static BUSQ_PROCESS_STATE busq_latch fork_latch;
+
+/* A description of its own: locks taken through it are shared with no other descriptor. */
+static int description_open(const busq_bus *bus)
+{
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", bus->fd);
+  return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static void store_empty(busq_bus *bus)
+{
+  for (uint32_t i = 0; i < BUSQ_SPARES; i++) {
+    if (bus->spares[i] >= 0)
+      close(bus->spares[i]);
+    bus->spares[i] = -1;
+  }
+}
+
+static void store_fill(busq_bus *bus)
+{
+  for (uint32_t i = 0; i < BUSQ_SPARES; i++)
+    bus->spares[i] = description_open(bus);
+}
 
 static void fork_prepare(void)
 {
@@ -103,6 +127,10 @@ static void fork_child(void)
     *guard->fd = -1;
   }
   fork_guards = NULL;
+  for (busq_bus *bus = fork_stores; bus; bus = bus->spares_next) {
+    store_empty(bus); /* the parent's locks would be ours, too */
+    store_fill(bus);
+  }
   busq_latch_release(&fork_latch);
 }
 
@@ -111,22 +139,76 @@ static void fork_watch(void)
   pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
-/* Opened and listed under one latch, so that no fork comes between.  A description of its own: locks taken through it
- * are shared with no other descriptor. */
-int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd)
+static void watch_forks(void)
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  char path[64];
   pthread_once(&once, fork_watch);
-  snprintf(path, sizeof path, "/proc/self/fd/%d", bus->fd);
+}
+
+/* One of the store, or -1. */
+static int store_take(busq_bus *bus)
+{
+  int fd = -1;
+  for (uint32_t i = 0; bus->has_spares && fd < 0 && i < BUSQ_SPARES; i++) {
+    fd = bus->spares[i];
+    bus->spares[i] = -1;
+  }
+  return fd;
+}
+
+/* Back into the store, where only another user could open the next one. */
+static bool store_put(busq_bus *bus, int fd)
+{
+  for (uint32_t i = 0; bus->has_spares && geteuid() != bus->user && i < BUSQ_SPARES; i++)
+    if (bus->spares[i] < 0) {
+      bus->spares[i] = fd;
+      return true;
+    }
+  return false;
+}
+
+void busq_bus_expect_another_user(busq_bus *bus)
+{
+  watch_forks();
   busq_latch_acquire(&fork_latch);
-  *fd = open(path, O_RDWR | O_CLOEXEC);
+  if (!bus->has_spares) {
+    store_fill(bus);
+    bus->has_spares = true;
+    bus->spares_next = fork_stores;
+    fork_stores = bus;
+  }
+  busq_latch_release(&fork_latch);
+}
+
+void busq_guard_store_end(busq_bus *bus)
+{
+  if (!bus->has_spares)
+    return;
+  busq_latch_acquire(&fork_latch);
+  store_empty(bus);
+  bus->has_spares = false;
+  for (busq_bus **link = &fork_stores; *link; link = &(*link)->spares_next) {
+    if (*link == bus) {
+      *link = bus->spares_next;
+      break;
+    }
+  }
+  busq_latch_release(&fork_latch);
+}
+
+/* Opened and listed under one latch, so that no fork comes between. */
+int busq_guard_open(busq_guard *guard, busq_bus *bus, int *fd)
+{
+  watch_forks();
+  busq_latch_acquire(&fork_latch);
+  *fd = description_open(bus);
+  const int number = errno;
+  if (*fd < 0 && number == EACCES)
+    *fd = store_take(bus);
   if (*fd >= 0) {
-    guard->fd = fd;
-    guard->next = fork_guards;
+    *guard = (busq_guard){fd, bus, fork_guards};
     fork_guards = guard;
   }
-  const int number = errno;
   busq_latch_release(&fork_latch);
   /* We may use the file that we have open, but perhaps not open it again. */
   if (*fd < 0 && number == EACCES && geteuid() != bus->user)
@@ -146,7 +228,8 @@ void busq_guard_close(busq_guard *guard)
       /* Let go of expressly: a child that is just being forked, or about to exec, may still have a copy of the
        * descriptor. */
       (void)fcntl(*guard->fd, F_OFD_SETLK, &all);
-      close(*guard->fd);
+      if (!store_put(guard->bus, *guard->fd))
+        close(*guard->fd);
       *guard->fd = -1;
       break;
     }

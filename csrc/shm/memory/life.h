@@ -25,14 +25,17 @@ void busq_lock_drop_range(int fd, int64_t byte, int64_t bytes);
 /* A descriptor that holds locks of this process.  A forked child closes its copy, or it would hold them too. */
 typedef struct busq_guard {
   int *fd;
+  busq_bus *bus;
   struct busq_guard *next;
 } busq_guard;
 
 /* Counts the forks that lie between the first process and this one. */
 extern uint32_t busq_fork_generation;
 /* A descriptor for locks, closed in forked children. */
-int busq_guard_open(busq_guard *guard, const busq_bus *bus, int *fd);
+int busq_guard_open(busq_guard *guard, busq_bus *bus, int *fd);
 void busq_guard_close(busq_guard *guard);
+/* The end of the store (busq_bus_expect_another_user), of which guards are served in turn: a closed one's goes back. */
+void busq_guard_store_end(busq_bus *bus);
 
 /* True where the kernel knows the process behind a slot to live. */
 bool busq_life_is_held(const busq_bus *bus, uint32_t slot);

@@ -128,6 +128,7 @@ void busq_bus_release(busq_bus *bus)
   if (busq_fetch_add(&bus->references, UINT32_MAX) != 1)
     return;
   busq_window_close(bus->window);
+  busq_guard_store_end(bus);
   if (bus->base)
     munmap(bus->base, bus->geometry.segment_bytes);
   if (bus->fd >= 0)

@@ -13,6 +13,7 @@
  *          peer.tracer.latch    around the mapping of the file that events go to
  */
 #include "base/assert.h"
+#include "base/error.h"
 #include "base/latch.h"
 #include "base/types.h"
 #include "busq.h"
@@ -42,6 +43,16 @@ static inline uint32_t busq_target_slot(uint64_t target)
 static inline uint32_t busq_target_incarnation(uint64_t target)
 {
   return (uint32_t)(target >> 16);
+}
+
+/* Is the peer that it names still the one of its slot? */
+static inline int busq_target_check(const busq_bus *bus, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target);
+  if (BUSQ_LIKELY(slot < bus->geometry.peers &&
+                  (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) == busq_target_incarnation(target)))
+    return BUSQ_OK;
+  return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);
 }
 
 /* ---- what was found in a queue ---- */
@@ -171,11 +182,13 @@ struct busq_payload;
 typedef struct {
   /* envelope.h */
   busq_admission (*admit)(busq_peer *peer, busq_found *found);
-  void (*take)(busq_peer *peer, const busq_found *found);
+  void (*take)(busq_peer *peer, const busq_found *found, uint32_t mode);
   void (*taken)(busq_peer *peer, const busq_found *found);
   /* group.h: with the send latch, to targets of which one is a group */
   int (*send_to_group)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
                        const struct busq_payload *payload);
+  /* watch.h: with the send latch, before a message to these */
+  int (*owed_send)(busq_peer *peer, const uint64_t *targets, uint32_t n_targets);
   /* notice.h */
   void (*notice_deaths)(busq_peer *peer);
 } busq_upcalls;
@@ -187,6 +200,7 @@ typedef struct busq_node_memory busq_node_memory;
 /* Sending.  All of it under `latch`, but for fields that are marked as read by others. */
 typedef struct {
   busq_biased_latch latch;
+  bool sends_behind;       /* also into queues that have ended (queue_end.c) */
   bool proposes_stale;     /* tests force lost proposals with it */
   uint64_t lamport;        /* no message that this peer has sent, and no reply that it has got, has a higher timestamp */
   uint64_t sequence;       /* of the last message */
@@ -204,6 +218,7 @@ typedef struct {
   busq_destination_cache *known; /* [peers] */
   uint16_t *destinations;        /* [peers + 1], scratch: the sorted slots of the multicast at hand */
   uint64_t failed_target;
+  uint64_t owed_watchers; /* the group of those that watch us, while one of them has no notice of our coming; 0: none */
   busq_sender_view *views; /* [groups], made by the first send to one */
   uint64_t *gathering;     /* [2 * (peers + 1)], scratch: the targets of a message to a group and others */
 } busq_sender;
@@ -230,6 +245,7 @@ typedef struct {
   busq_slot *inbox;   /* the slot that it belongs to */
   uint32_t inbox_slot;
   bool is_consumer;   /* one of several readers of it (share.h) */
+  bool is_dropped;    /* its queue has ended, with what stood there (queue_end.c) */
   bool has_reached;   /* for what was found, and not taken it */
   busq_heap heap;
   uint64_t inherited; /* positions before it stood there before we came: what stands there may have been taken */
@@ -263,6 +279,7 @@ typedef struct {
   uint32_t naps;   /* in a row that ended in vain, with nothing in the queue */
   bool was_deep;   /* the sleep that the timer is set for */
   uint64_t net_ns; /* how long the next deep sleep may last */
+  uint64_t quiet_since_ns; /* 0: not known */
   uint64_t received_seen; /* the receiver's `received` when it was last looked at */
   uint32_t epoch;
   bool is_readable; /* by ourselves, and not emptied since */

@@ -20,12 +20,17 @@ bool busq_share_is_reader_of(const busq_bus *bus, uint32_t reader, uint32_t slot
              busq_share_word(slot, (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32));
 }
 
+bool busq_share_lives(const busq_bus *bus, uint32_t reader, uint32_t slot)
+{
+  return busq_share_is_reader_of(bus, reader, slot) && life_state(bus, reader) == BUSQ_LIFE_LIVE &&
+         busq_life_is_held(bus, reader);
+}
+
 uint32_t busq_share_readers(const busq_bus *bus, uint32_t slot)
 {
   uint32_t n_readers = 0;
   for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
-    n_readers += busq_share_is_reader_of(bus, reader, slot) && life_state(bus, reader) == BUSQ_LIFE_LIVE &&
-                 busq_life_is_held(bus, reader);
+    n_readers += busq_share_lives(bus, reader, slot);
   return n_readers;
 }
 

@@ -88,7 +88,9 @@ static inline bool busq_share_is_claim_of(busq_reference seen, uint32_t reader)
 
 /* Is this a reader of the queue in that slot, as it is now?  Alive, dead or gone. */
 bool busq_share_is_reader_of(const busq_bus *bus, uint32_t reader, uint32_t slot);
-/* How many of those are alive, by the kernel. */
+/* And alive, by the kernel? */
+bool busq_share_lives(const busq_bus *bus, uint32_t reader, uint32_t slot);
+/* How many of those there are. */
 uint32_t busq_share_readers(const busq_bus *bus, uint32_t slot);
 /* Does it hold anything, or is there anything in its hands that another reader may have? */
 bool busq_share_has_hands_full(const busq_bus *bus, uint32_t reader);

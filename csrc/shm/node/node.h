@@ -23,8 +23,8 @@
  *
  *      HELD       the peer has the handle: set and cleared by itself, or cleared once it is gone
  *      GRANTED    the handle is, or may be, in so many messages to the peer: set and counted by senders, counted down
- *                 by the peer that takes one, counted again where it gives one back, and cleared by the owner where a
- *                 peer died or gave up in between
+ *                 by the peer that takes one, or acknowledges it, counted again where it gives one back, and cleared
+ *                 by the owner where a peer died or gave up in between
  *      NOTIFIED   the notice of the end is in the peer's queue: set by the process that installs the end, cleared by
  *                 the peer
  *
@@ -129,7 +129,7 @@ void busq_node_leave(busq_peer *peer);
 busq_admission busq_node_admit(busq_peer *peer, busq_found *found);
 /* A message is about to be taken: returns a bit for each handle that arrives alive, and is held once more from now
  * on. */
-uint64_t busq_node_take(busq_peer *peer, const busq_found *found);
+uint64_t busq_node_take(busq_peer *peer, const busq_found *found, uint32_t mode);
 /* The notice that a node is not held any more is marked as taken. */
 void busq_node_taken(busq_peer *peer, const busq_found *found);
 
@@ -139,8 +139,13 @@ void busq_node_taken(busq_peer *peer, const busq_found *found);
 void busq_node_release(busq_peer *peer, busq_node_name name);
 /* All handles that a message has brought, one object less of each. */
 void busq_node_release_handles(busq_peer *peer, const busq_message *message);
-/* A message goes back into the queue: its handles are granted again, and then let go.  With the receive latch. */
-void busq_node_return_handles(busq_peer *peer, const busq_message *message);
+/* A message goes back into the queue: its handles are granted again, unless they still are, and then let go.  With the
+ * receive latch. */
+void busq_node_return_handles(busq_peer *peer, uint32_t mode, const busq_message *message);
+/* Around the acknowledgement, behind which the message may be gone: its handles, of other peers' nodes; and what is
+ * granted no more. */
+uint32_t busq_node_handles_of(const busq_peer *peer, const busq_message *message, busq_node_name *handles);
+void busq_node_acked(busq_peer *peer, const busq_message *message, const busq_node_name *handles, uint32_t n_handles);
 bool busq_node_is_alive(busq_peer *peer, busq_node_name name);
 /* It has ended, and the peer has taken the notice, or gets none. */
 bool busq_node_is_over(busq_peer *peer, busq_node_name name);

@@ -131,14 +131,16 @@ static void notice_take(busq_peer *peer, busq_node_name name)
     __atomic_store_n(busq_node_held(peer, name), 0, __ATOMIC_RELEASE);
 }
 
-uint64_t busq_node_take(busq_peer *peer, const busq_found *found)
+uint64_t busq_node_take(busq_peer *peer, const busq_found *found, uint32_t mode)
 {
   const busq_envelope *envelope = &found->envelope;
   uint64_t alive = 0;
   /* A handle that a predecessor had in its hands may have been counted as arrived.  One that we gave back is counted as
    * granted again (busq_node_return_handles). */
   const bool may_have_come = found->is_redelivered || found->position < peer->receiver.inherited;
-  const busq_node_event event = may_have_come ? BUSQ_NODE_EVENT_HELD_ANEW : BUSQ_NODE_EVENT_ARRIVED;
+  /* What is to be acknowledged may come again until then (busq_node_acked). */
+  const busq_node_event event =
+      may_have_come || mode == BUSQ_TAKE_OFFERED ? BUSQ_NODE_EVENT_HELD_ANEW : BUSQ_NODE_EVENT_ARRIVED;
   if (envelope->kind == BUSQ_KIND_NODE_RELEASED)
     peer->receiver.unheld_node = busq_found_name(found, 0);
   if (envelope->kind == BUSQ_KIND_NODE_DESTROYED)

@@ -30,6 +30,8 @@ static uint64_t state_after(uint64_t state, busq_node_event event)
     return state_granted(state);
   case BUSQ_NODE_EVENT_ARRIVED:
     return state_arrived(state) | BUSQ_NODE_HELD;
+  case BUSQ_NODE_EVENT_ACKED:
+    return state_arrived(state);
   case BUSQ_NODE_EVENT_HELD_ANEW:
     return state | BUSQ_NODE_HELD;
   case BUSQ_NODE_EVENT_NOT_NOTIFIED:
@@ -309,20 +311,48 @@ void busq_node_release_handles(busq_peer *peer, const busq_message *message)
       busq_node_release(peer, busq_node_unpack(busq_message_node(message, message->n_nodes + i)));
 }
 
-/* Granted once more, each that the taking has counted as arrived: also one that came dead, or was let go of since. */
-void busq_node_return_handles(busq_peer *peer, const busq_message *message)
+static void handle_change(busq_peer *peer, busq_node_name name, busq_node_event event)
 {
-  if (!(message->form & BUSQ_FORM_ENVELOPE))
-    return;
-  for (uint32_t i = 0; i < message->n_handles && i < BUSQ_NODE_HANDLES_MAX && !busq_load_relaxed(&peer->is_closed); i++) {
-    const busq_node_name name = busq_node_unpack(busq_message_node(message, message->n_nodes + i));
-    busq_node *node = busq_node_at(peer->bus, name);
-    uint64_t before;
-    if (node && !busq_node_is_own(peer, name))
-      (void)busq_node_word_change(peer->bus, node, peer->slot, name.generation, peer->incarnation,
-                                  BUSQ_NODE_EVENT_GRANTED, &before);
-  }
+  uint64_t before;
+  (void)busq_node_word_change(peer->bus, busq_node_at(peer->bus, name), peer->slot, name.generation, peer->incarnation,
+                              event, &before);
+}
+
+/* Granted once more, each that the taking has counted as arrived: also one that came dead, or was let go of since. */
+void busq_node_return_handles(busq_peer *peer, uint32_t mode, const busq_message *message)
+{
+  busq_node_name handles[BUSQ_NODE_HANDLES_MAX];
+  const bool is_granted = mode == BUSQ_TAKE_OFFERED || busq_load_relaxed(&peer->is_closed);
+  const uint32_t n_handles = is_granted ? 0 : busq_node_handles_of(peer, message, handles);
+  for (uint32_t i = 0; i < n_handles; i++)
+    handle_change(peer, handles[i], BUSQ_NODE_EVENT_GRANTED);
   busq_node_release_handles(peer, message);
+}
+
+uint32_t busq_node_handles_of(const busq_peer *peer, const busq_message *message, busq_node_name *handles)
+{
+  uint32_t n_handles = 0;
+  if (!(message->form & BUSQ_FORM_ENVELOPE))
+    return 0;
+  for (uint32_t i = 0; i < message->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++) {
+    const busq_node_name name = busq_node_unpack(busq_message_node(message, message->n_nodes + i));
+    if (busq_node_at(peer->bus, name) && !busq_node_is_own(peer, name))
+      handles[n_handles++] = name;
+  }
+  return n_handles;
+}
+
+/* A handle that may have been counted as arrived before, by a predecessor, is not counted again: its owner finds out once the
+ * head has passed it. */
+void busq_node_acked(busq_peer *peer, const busq_message *message, const busq_node_name *handles, uint32_t n_handles)
+{
+  const bool may_have_come = message->is_redelivered || message->position < peer->receiver.inherited;
+  for (uint32_t i = 0; i < n_handles; i++) {
+    if (!may_have_come)
+      handle_change(peer, handles[i], BUSQ_NODE_EVENT_ACKED);
+    if (!busq_node_is_held(peer, handles[i]))
+      busq_node_poke(peer->bus, handles[i].slot);
+  }
 }
 
 /* ---- for any process ---- */

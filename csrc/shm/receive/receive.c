@@ -209,7 +209,7 @@ BUSQ_ALWAYS_INLINE void take_mark(busq_peer *peer, uint32_t mode)
 __attribute__((noinline)) static void take_enveloped(busq_peer *peer, uint32_t mode)
 {
   const busq_found *found = &peer->receiver.found;
-  peer->upcalls->take(peer, found);
+  peer->upcalls->take(peer, found, mode);
   take_begin(peer);
   if (mode != BUSQ_TAKE_COPIED) {
     take_mark(peer, mode);
@@ -349,4 +349,10 @@ bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *
 bool busq_receive_is_drained(const busq_peer *peer)
 {
   return !peer->receiver.heap.count && busq_ring_tail(&peer->receiver.ring) == peer->receiver.scan;
+}
+
+bool busq_receive_has_ended(const busq_peer *peer)
+{
+  const uint64_t ending = peer->receiver.is_consumer ? busq_ring_ending(&peer->receiver.ring) : 0;
+  return ending == BUSQ_RING_DROPPED || (ending && busq_receive_is_drained(peer));
 }

@@ -67,4 +67,6 @@ int busq_receive_ack_and_keep(busq_peer *peer, const busq_message *message);
 bool busq_receive_give_back(busq_peer *peer, uint32_t mode, const busq_message *message);
 /* Nothing is in the queue, not even something that blocks. */
 bool busq_receive_is_drained(const busq_peer *peer);
+/* The queue was ended, and nothing is left in it. */
+bool busq_receive_has_ended(const busq_peer *peer);
 #endif /* BUSQ_SHM_RECEIVE_RECEIVE_H */

@@ -17,6 +17,7 @@ static bool hands_look(busq_peer *peer, uint32_t reader);
 static void look_anew(busq_peer *peer)
 {
   bool is_whole = true;
+  peer->receiver.is_dropped = busq_ring_ending(&peer->receiver.ring) == BUSQ_RING_DROPPED;
   peer->receiver.heap.count = 0;
   peer->receiver.scan = busq_load_acquire(&peer->receiver.inbox->queue.head);
   for (uint32_t reader = 0; reader < peer->bus->geometry.peers; reader++)
@@ -183,10 +184,30 @@ static bool is_in_our_hands(const busq_peer *peer, busq_place place)
   return busq_place_slot(place) == peer->slot;
 }
 
+static int reach_next(busq_peer *peer);
+
+/* The queue has ended with all that stood there: its memory is given back, and the next call finds the end. */
+__attribute__((noinline)) static int drop_all(busq_peer *peer)
+{
+  while (reach_next(peer) == BUSQ_OK)
+    busq_several_take(peer, BUSQ_TAKE_COPIED);
+  return BUSQ_EMPTY;
+}
+
 int busq_several_reach(busq_peer *peer)
 {
   if (peer->receiver.has_reached)
     return BUSQ_OK;
+  const int result = reach_next(peer);
+  if (BUSQ_UNLIKELY(peer->receiver.is_dropped && result == BUSQ_OK)) {
+    busq_several_take(peer, BUSQ_TAKE_COPIED);
+    return drop_all(peer);
+  }
+  return result;
+}
+
+static int reach_next(busq_peer *peer)
+{
   if (busq_time_tick_ns() - peer->receiver.tended_ns >= BUSQ_SLICE_NS)
     busq_several_tend(peer);
   for (;;) {

@@ -59,10 +59,26 @@ int busq_destination_gone(busq_peer *peer, uint32_t slot)
                     peer->bus->name);
 }
 
+bool busq_destination_is_over(const busq_peer *peer, uint32_t slot)
+{
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  const uint64_t ending = busq_ring_ending(&ring);
+  return ending && !(peer->sender.sends_behind && ending == BUSQ_RING_ENDED);
+}
+
+int busq_destination_over(busq_peer *peer, uint32_t slot)
+{
+  if (!busq_destination_is_over(peer, slot))
+    return busq_destination_gone(peer, slot);
+  return busq_error(BUSQ_SHUTDOWN, "the queue of \"%.255s\" on bus \"%s\" was shut down: nothing can be put into it any more",
+                    peer->bus->slots[slot].name, peer->bus->name);
+}
+
 int busq_destination_ask(busq_peer *peer, uint32_t slot)
 {
-  return busq_grave_check(peer->bus, slot, peer->sender.known[slot].incarnation) ? BUSQ_OK
-                                                                                 : busq_destination_gone(peer, slot);
+  if (!busq_grave_check(peer->bus, slot, peer->sender.known[slot].incarnation))
+    return busq_destination_gone(peer, slot);
+  return busq_destination_is_over(peer, slot) ? busq_destination_over(peer, slot) : BUSQ_OK;
 }
 
 /* ---- room ---- */
@@ -112,6 +128,8 @@ static int room_of_dead_readers(busq_peer *peer, uint32_t slot)
 int busq_destination_room_slow(busq_peer *peer, uint32_t slot)
 {
   int result = room_look(peer, slot);
+  if (result == BUSQ_FULL && busq_destination_is_over(peer, slot))
+    return busq_destination_over(peer, slot);
   if (result == BUSQ_FULL && (busq_load_acquire(&peer->bus->slots[slot].life) & BUSQ_LIFE_SHARED))
     result = room_of_dead_readers(peer, slot);
   if (result != BUSQ_FULL)

@@ -69,6 +69,11 @@ BUSQ_ALWAYS_INLINE int busq_destination_check(busq_peer *peer, const busq_route 
   return busq_destination_ask(peer, to->slot);
 }
 
+/* Has the queue ended (queue_end.c), so that this peer can put nothing into it? */
+BUSQ_COLD bool busq_destination_is_over(const busq_peer *peer, uint32_t slot);
+/* The error where a queue takes nothing any more: it has ended, or is gone. */
+BUSQ_COLD int busq_destination_over(busq_peer *peer, uint32_t slot);
+
 /* ---- room ---- */
 
 BUSQ_COLD int busq_queue_damaged(const busq_peer *peer, uint32_t slot);

@@ -5,8 +5,8 @@
 #include "shm/send/record.h"
 #include "shm/wake/wake.h"
 
-/* Peers that sleep behind a descriptor are woken to give back what they do not need; once in a slice, for a sender
- * without time tries again at once. */
+/* Peers that sleep are woken to give back what they do not need; once in a slice, for a sender without time tries again
+ * at once. */
 static void holders_ask(busq_peer *peer)
 {
   (void)busq_fetch_add(&peer->bus->header->memory_wanted, 1);
@@ -15,7 +15,7 @@ static void holders_ask(busq_peer *peer)
     return;
   peer->sender.asked_ns = now_ns;
   busq_fence_full();
-  busq_wake_deep_sleepers(peer->bus);
+  busq_wake_keepers_of_memory(peer->bus);
 }
 
 /* A step of each at a time: a sender without time gets BUSQ_FULL, and the next call goes on from there.  What the gone

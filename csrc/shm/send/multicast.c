@@ -41,13 +41,25 @@ BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_rin
   return true;
 }
 
+/* A queue that is closed has ended, or its reader has gone; what was promised a place still gets it. */
+__attribute__((noinline)) static busq_ring_outcome place_behind(const busq_peer *peer, const busq_route *to,
+                                                                uint64_t proposed, uint64_t *stamp, uint64_t limit,
+                                                                busq_ring_claim *claim)
+{
+  return peer->sender.sends_behind
+             ? busq_ring_place_behind(&to->ring, proposed, stamp, limit, &to->known->head_seen, claim)
+             : BUSQ_RING_GONE;
+}
+
 /* Takes a position in a destination's queue, or returns why there is none. */
 BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint64_t proposed, uint64_t *stamp,
                                      uint64_t limit, busq_ring_claim *claim, bool *is_latep)
 {
   BUSQ_ASSERT(limit <= to->ring.slot_count);
-  const busq_ring_outcome outcome =
+  busq_ring_outcome outcome =
       busq_ring_place(&to->ring, to->known->incarnation, proposed, stamp, limit, &to->known->head_seen, claim);
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE))
+    outcome = place_behind(peer, to, proposed, stamp, limit, claim);
   *is_latep = outcome == BUSQ_RING_LATE;
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
     peer->sender.failed_target = (uint64_t)to->known->incarnation << 16 | to->slot;
@@ -58,8 +70,7 @@ BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint
     return BUSQ_CORRUPT;
   }
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || position_is_foreign(to, claim))) {
-    (void)busq_destination_gone(peer, to->slot);
-    return BUSQ_PEER_DEAD;
+    return busq_destination_over(peer, to->slot);
   }
   return BUSQ_OK;
 }
@@ -428,11 +439,20 @@ __attribute__((noinline)) static int draft_try(busq_peer *peer, const uint64_t *
   return result;
 }
 
+/* A peer that owes notices of its coming sends those first. */
+__attribute__((noinline)) static int rare_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,
+                                              const busq_payload *payload)
+{
+  const int result = peer->sender.owed_watchers ? peer->upcalls->owed_send(peer, targets, n_targets) : BUSQ_OK;
+  if (result != BUSQ_OK)
+    return result;
+  return payload->draft ? draft_try(peer, targets, n_targets, payload) : hooked_try(peer, targets, n_targets, payload);
+}
+
 int busq_multicast_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, const busq_payload *payload)
 {
-  if (BUSQ_UNLIKELY((uintptr_t)payload->draft | (uintptr_t)payload->hooks))
-    return payload->draft ? draft_try(peer, targets, n_targets, payload)
-                          : hooked_try(peer, targets, n_targets, payload);
+  if (BUSQ_UNLIKELY((uintptr_t)payload->draft | (uintptr_t)payload->hooks | (uintptr_t)peer->sender.owed_watchers))
+    return rare_try(peer, targets, n_targets, payload);
   return BUSQ_LIKELY(is_for_one(peer, targets, n_targets)) ? one_try(peer, targets[0], payload, NULL)
                                                            : plain_many_try(peer, targets, n_targets, payload);
 }

@@ -15,7 +15,8 @@ static int descriptor_look(busq_peer *peer)
   if (busq_room_has_come(peer))
     return BUSQ_OK;
   const int result = peer->descriptor.listens & BUSQ_LISTEN_MESSAGES ? busq_receive_peek_helping(peer) : BUSQ_EMPTY;
-  return result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down) ? BUSQ_SHUTDOWN : result;
+  const bool is_over = busq_load_acquire(&peer->bus->header->is_shut_down) || busq_receive_has_ended(peer);
+  return result == BUSQ_EMPTY && is_over ? BUSQ_SHUTDOWN : result;
 }
 
 /* For how long it may stay unreadable if no process writes to it: for what blocks the queue, and for anything else. */

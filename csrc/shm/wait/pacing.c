@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/wait/pacing.h"
+#include "base/thread.h"
 #include "base/time.h"
 #include "shm/wake/futex.h"
 #include "shm/wake/wake.h"
@@ -102,21 +103,52 @@ bool busq_wait_yield(busq_wait *wait, busq_peer *peer)
   return true;
 }
 
+/* What this thread sleeps for, or slept for last: a wait that was interrupted, or has come to its deadline, goes on with
+ * the next call that sleeps on the same word soon afterwards. */
+static _Thread_local struct {
+  const uint32_t *word; /* NULL: none */
+  uint64_t since_ns;
+  uint64_t left_ns;
+} slept BUSQ_THREAD_STORAGE;
+
+static uint64_t slept_since_ns(const uint32_t *word)
+{
+  enum { SOON_NS = 200000000 };
+  const uint64_t now_ns = busq_time_now_ns();
+  if (slept.word != word || now_ns - slept.left_ns >= SOON_NS) {
+    slept.word = word;
+    slept.since_ns = now_ns;
+  }
+  return now_ns - slept.since_ns;
+}
+
+void busq_wait_end(int result)
+{
+  if (result != BUSQ_INTERRUPTED && result != BUSQ_EMPTY)
+    slept.word = NULL;
+}
+
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns)
 {
   const uint64_t left_ns = wait_left_ns(wait);
   if (!left_ns)
     return BUSQ_EMPTY;
-  uint64_t slice_ns = wait->slice_ns < limit_ns ? wait->slice_ns : limit_ns;
+  const uint64_t grown_ns = busq_slice_after_ns(slept_since_ns(word));
+  uint64_t slice_ns = grown_ns > BUSQ_SLICE_NS ? grown_ns : wait->slice_ns;
+  if (slice_ns > limit_ns)
+    slice_ns = limit_ns;
   if (slice_ns > left_ns)
     slice_ns = left_ns;
   const int number = busq_futex_wait(word, value, slice_ns);
+  slept.left_ns = busq_time_now_ns();
   if (number == EINTR)
     return BUSQ_INTERRUPTED;
+  if (number != ETIMEDOUT)
+    slept.word = NULL; /* something has happened */
   if (number != ETIMEDOUT || slice_ns == limit_ns)
     return BUSQ_OK;
   /* Twice as long next time, up to a slice: the cost of a killed waker is in proportion to what was waited already. */
-  if (wait->slice_ns >= BUSQ_SLICE_NS)
+  if (grown_ns > BUSQ_SLICE_NS || wait->slice_ns >= BUSQ_SLICE_NS)
     return busq_wait_is_over(wait) ? BUSQ_EMPTY : BUSQ_INTERRUPTED;
   wait->slice_ns *= 2;
   if (wait->slice_ns > BUSQ_SLICE_NS)
@@ -186,6 +218,7 @@ void busq_pacing_wait_has_slept(busq_peer *peer, busq_wait *wait, int result)
   const uint32_t in_vain = busq_load_relaxed(&peer->pacing.waits_in_vain);
   const bool was_long = busq_wait_spent_ns(wait) >=
                         IN_VAIN_TIMES * ((uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns);
+  busq_wait_end(result);
   __atomic_store_n(&peer->pacing.is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
   if (!was_long && result != BUSQ_INTERRUPTED)
     busq_pacing_wait_was_short(peer);

@@ -4,13 +4,14 @@
 /*
  * The pace of a wait: spinning, yielding, sleeping.
  *
- * Guarantee: a wait ends at its deadline, and a sleep after at most one slice (BUSQ_SLICE_NS), whatever became of the
- * process that should have ended it.
+ * Guarantee: a wait ends at its deadline, and a sleep after at most one slice (slice.h), whatever became of the process
+ * that should have ended it.
  *
  * Mechanism.  Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them:
  * waking a sleeper costs about that much.  Where yielding shows that others want the processor, the spinning is left
  * out; where the last waits for messages were far longer than all that, the yielding, too.  Sleeps begin at a
- * millisecond and double, up to a slice.
+ * millisecond and double, up to BUSQ_SLICE_NS, and grow with the wait from there on.  Python's calls return after each
+ * of the longer ones and come again: what a thread waited for last is kept with the thread, so that its wait goes on.
  *
  * Heuristics about speed live here and nowhere else.  Each of them may be wrong at any time: that costs time, never a
  * message.
@@ -53,6 +54,8 @@ bool busq_wait_yield(busq_wait *wait, busq_peer *peer);
 /* Sleeps on a word while it has the value, for limit_ns at most.  BUSQ_OK: look again; BUSQ_EMPTY: the deadline has
  * passed; BUSQ_INTERRUPTED. */
 int busq_wait_sleep(busq_wait *wait, uint32_t *word, uint32_t value, uint64_t limit_ns);
+/* With the result of a wait that may have slept.  Unless it goes on, the thread's next one begins anew. */
+void busq_wait_end(int result);
 /* Time since the clock was first asked, by this or another of these calls. */
 uint64_t busq_wait_spent_ns(busq_wait *wait);
 bool busq_wait_is_over(busq_wait *wait);

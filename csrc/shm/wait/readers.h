@@ -16,10 +16,11 @@
  * list shows that it waits itself.  So of threads that all do so the last one goes on, and receives.  As long as no
  * thread has received, the one that joined counts as a reader: it may be about to start another one.
  *
- * A shared queue is the own queue of each of its readers: other readers that live may make room there, whatever they do.
+ * A shared queue is the own queue of each of its readers.  One that waits for room there shows that in its slot, unless
+ * another thread of it receives; the last of the readers that live gets the error (send_call.c).
  *
- * Not given: a way out where all readers of a shared queue wait for room in it; any other thread that is only going to receive one day; of more than BUSQ_READERS_MAX threads, those that
- * have not received for longest.
+ * Not given: a thread that is only going to receive one day; of more than BUSQ_READERS_MAX threads, those that have not
+ * received for longest.
  */
 #include "base/thread.h"
 #include "shm/memory/peer.h"

@@ -131,6 +131,9 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_load_acquire(&peer->bus->header->is_shut_down)) &&
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
+  if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_receive_has_ended(peer)))
+    result = busq_error(BUSQ_SHUTDOWN, "the queue of \"%.255s\" on bus \"%s\" was shut down and nothing is left to receive",
+                        peer->receiver.inbox->name, peer->bus->name);
   /* Events of messages that were passed over.  A silent peer passes none; what is noted there is the business of the
    * protocol that runs over it, which may be writing it into the ring at this moment. */
   if (BUSQ_UNLIKELY(!peer->tracer.is_silent && peer->tracer.n_taken))
@@ -154,9 +157,14 @@ static void receive_tidy(busq_peer *peer)
     busq_biased_latch_release(&peer->receiver.latch);
   }
   busq_biased_latch_acquire(&peer->sender.latch);
-  if (!busq_load_relaxed(&peer->is_closed) && (peer->sender.arena.owned || peer->sender.arena.inherited_count) &&
+  const busq_arena *arena = &peer->sender.arena;
+  if (!busq_load_relaxed(&peer->is_closed) && (arena->owned || arena->inherited_count) &&
       busq_arena_collect(&peer->sender.arena, LOOKS_PER_SLEEP))
     busq_wake_for_memory(peer->bus);
+  /* Whether it is worth waking us where memory is wanted.  A sender that asks at this moment may miss it, and asks again
+   * after a slice. */
+  if (!busq_load_relaxed(&peer->is_closed))
+    busq_store_relaxed(&peer->self->keeps_memory, arena->owned || arena->inherited_count);
   busq_biased_latch_release(&peer->sender.latch);
 }
 

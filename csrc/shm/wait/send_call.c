@@ -111,9 +111,9 @@ typedef struct {
   uint32_t n_changes; /* of the target since the last sleep */
   bool is_armed;
   bool is_of_own; /* it was its own queue at least once, and another thread may make room there */
-} room_wait;
+} waited_room;
 
-static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_target)
+static void room_wait_arm(waited_room *room, busq_peer *peer, uint64_t failed_target)
 {
   const bool is_memory = failed_target == BUSQ_NO_TARGET;
   room->n_changes = room->is_armed && room->target != failed_target ? room->n_changes + 1 : 0;
@@ -130,12 +130,12 @@ static void room_wait_arm(room_wait *room, busq_peer *peer, uint64_t failed_targ
 /* May it sleep?  While it looked, the full queue may have got room, and another of its destinations none: then the
  * reader that makes room there does not know of it yet.  Readers that keep changing places with each other do not keep
  * it awake for ever. */
-static bool room_wait_is_armed(const room_wait *room, uint64_t failed_target, uint32_t n_targets)
+static bool room_wait_is_armed(const waited_room *room, uint64_t failed_target, uint32_t n_targets)
 {
   return room->is_armed && (room->target == failed_target || room->n_changes > n_targets);
 }
 
-static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
+static int room_wait_sleep(waited_room *room, busq_peer *peer, busq_wait *wait)
 {
   const bool is_memory = room->target == BUSQ_NO_TARGET;
   if (!wait->is_published)
@@ -147,10 +147,18 @@ static int room_wait_sleep(room_wait *room, busq_peer *peer, busq_wait *wait)
   return busq_wait_sleep(wait, room->sequence, room->value, UINT64_MAX);
 }
 
-static void room_wait_end(busq_peer *peer, const room_wait *room, const busq_wait *wait, int result)
+static void other_readers_end(busq_peer *peer)
 {
+  if (peer->receiver.inbox_slot != peer->slot)
+    busq_store_relaxed(&peer->self->awaits_readers, 0);
+}
+
+static void room_wait_end(busq_peer *peer, const waited_room *room, const busq_wait *wait, int result)
+{
+  busq_wait_end(result);
   if (room->is_of_own)
     busq_readers_await_end(peer);
+  other_readers_end(peer);
   if (wait->is_published && busq_fetch_add(&peer->sleepers.senders_asleep, UINT32_MAX) == 1)
     busq_published_end(peer, &peer->self->sends, &peer->sleepers.send_left_ns, result);
 }
@@ -162,28 +170,40 @@ static bool is_its_own(const busq_peer *peer, uint64_t failed_target)
           busq_target_slot(failed_target) == peer->receiver.inbox_slot);
 }
 
-/* Another process reads it as well. */
-static bool has_other_readers(const busq_peer *peer)
+/* Another process reads it as well, and does not wait for the same.
+ * SYNC POINT readers await: our own word, a fence, a look at theirs.  Of readers that all send, the last one goes on. */
+static bool other_readers_await(busq_peer *peer)
 {
-  return peer->receiver.inbox_slot != peer->slot && busq_share_readers(peer->bus, peer->receiver.inbox_slot) > 1;
+  const uint32_t queue = peer->receiver.inbox_slot;
+  bool may_wait = false;
+  if (queue == peer->slot)
+    return false;
+  busq_store_relaxed(&peer->self->awaits_readers, 1);
+  busq_fence_full();
+  for (uint32_t reader = 0; reader < peer->bus->geometry.peers && !may_wait; reader++)
+    may_wait = reader != peer->slot && busq_share_lives(peer->bus, reader, queue) &&
+               !busq_load_acquire(&peer->bus->slots[reader].awaits_readers);
+  if (!may_wait)
+    other_readers_end(peer);
+  return may_wait;
 }
 
 /* Room in its own queue comes from itself; this thread is here, and another one may not be. */
-static int room_wait_check(room_wait *room, busq_peer *peer, uint64_t failed_target)
+static int room_wait_check(waited_room *room, busq_peer *peer, uint64_t failed_target)
 {
   if (BUSQ_LIKELY(!is_its_own(peer, failed_target)))
     return BUSQ_OK;
   room->is_of_own = busq_readers_await(peer);
-  if (room->is_of_own || has_other_readers(peer))
+  if (room->is_of_own || other_readers_await(peer))
     return BUSQ_OK;
   return busq_error(BUSQ_OWN_FULL,
-                    "the queue of \"%.255s\" is full, and \"%.255s\" itself sends to it, while no other thread receives "
-                    "from it: the call would wait for itself; receive first, and send again",
+                    "the queue of \"%.255s\" is full, and \"%.255s\" itself sends to it, while no other thread or reader "
+                    "receives from it: the call would wait for itself; receive first, and send again",
                     peer->receiver.inbox->name, peer->self->name);
 }
 
 /* Until the next try: BUSQ_OK, or why there is none. */
-static int room_wait_turn(room_wait *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target, uint32_t n_targets)
+static int room_wait_turn(waited_room *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target, uint32_t n_targets)
 {
   int result = BUSQ_OK;
   const bool finds_more = busq_load_relaxed(&peer->sender.finds_more) && !busq_wait_is_over(wait);
@@ -197,10 +217,11 @@ static int room_wait_turn(room_wait *room, busq_peer *peer, busq_wait *wait, uin
   return result;
 }
 
-__attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns,
-                                                 send_times *times, uint64_t failed_target)
+/* After a first attempt in vain.  BUSQ_EMPTY: there was none until the deadline. */
+__attribute__((noinline)) static int room_wait(busq_peer *peer, busq_room_attempt *attempt, const void *arguments,
+                                               uint32_t n_targets, int64_t timeout_ns, uint64_t failed_target)
 {
-  room_wait room = {0};
+  waited_room room = {0};
   busq_wait wait;
   int result = room_wait_check(&room, peer, failed_target);
   if (result != BUSQ_OK)
@@ -209,12 +230,30 @@ __attribute__((noinline)) static int job_waiting(busq_peer *peer, const busq_sen
   busq_wait_begin(&wait, timeout_ns);
   (void)busq_wait_is_over(&wait); /* the time counts from now on */
   do {
-    result = room_wait_turn(&room, peer, &wait, failed_target, job->n_targets);
-    if (result != BUSQ_OK)
-      break;
-    result = job_once(peer, job, times, &failed_target);
+    result = room_wait_turn(&room, peer, &wait, failed_target, n_targets);
+    if (result == BUSQ_OK)
+      result = attempt(peer, arguments, &failed_target);
   } while (result == BUSQ_FULL);
   room_wait_end(peer, &room, &wait, result);
+  return result;
+}
+
+typedef struct {
+  const busq_send_job *job;
+  send_times *times;
+} recorded_job;
+
+static int recorded_attempt(busq_peer *peer, const void *arguments, uint64_t *failed_targetp)
+{
+  const recorded_job *self = arguments;
+  return job_once(peer, self->job, self->times, failed_targetp);
+}
+
+static int job_waiting(busq_peer *peer, const busq_send_job *job, int64_t timeout_ns, send_times *times,
+                       uint64_t failed_target)
+{
+  const recorded_job recorded = {job, times};
+  const int result = room_wait(peer, recorded_attempt, &recorded, job->n_targets, timeout_ns, failed_target);
   if (result != BUSQ_EMPTY)
     return result;
   if (busq_bus_is_recorded(peer->bus))
@@ -250,20 +289,11 @@ int busq_send_asking(busq_peer *peer, const busq_send_job *job)
 
 int busq_send_wait(busq_peer *peer, busq_room_attempt *attempt, const void *arguments, int64_t timeout_ns)
 {
-  room_wait room = {0};
-  busq_wait wait;
   uint64_t failed_target;
   int result = attempt(peer, arguments, &failed_target);
   if (BUSQ_LIKELY(result != BUSQ_FULL) || timeout_ns == 0)
     return result;
-  busq_wait_begin(&wait, timeout_ns);
-  (void)busq_wait_is_over(&wait); /* the time counts from now on */
-  while (result == BUSQ_FULL) {
-    result = room_wait_turn(&room, peer, &wait, failed_target, 1);
-    if (result == BUSQ_OK)
-      result = attempt(peer, arguments, &failed_target);
-  }
-  room_wait_end(peer, &room, &wait, result);
+  result = room_wait(peer, attempt, arguments, 1, timeout_ns, failed_target);
   return result == BUSQ_EMPTY ? BUSQ_FULL : result;
 }
 

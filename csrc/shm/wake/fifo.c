@@ -231,10 +231,26 @@ static uint64_t fifo_sleep_ns(busq_peer *peer, uint64_t now_ns)
   return fifo_is_deep(peer) ? peer->descriptor.net_ns : BUSQ_SLICE_NS;
 }
 
-void busq_fifo_sleep_lightly(busq_peer *peer)
+static void fifo_begin_naps(busq_peer *peer)
 {
   peer->descriptor.naps = 0;
   peer->descriptor.net_ns = BUSQ_NAPS * BUSQ_SLICE_NS;
+}
+
+void busq_fifo_sleep_lightly(busq_peer *peer)
+{
+  fifo_begin_naps(peer);
+  peer->descriptor.quiet_since_ns = 0;
+}
+
+/* How long to sleep where something has to be looked at: twenty times a second first, and once in the end. */
+static uint64_t fifo_look_ns(busq_peer *peer, uint64_t now_ns)
+{
+  enum { AWAY_NS = 200000000 };
+  const bool was_away = now_ns > peer->descriptor.timer_due_ns + AWAY_NS;
+  if (!peer->descriptor.quiet_since_ns || was_away)
+    peer->descriptor.quiet_since_ns = now_ns;
+  return busq_slice_after_ns(now_ns - peer->descriptor.quiet_since_ns);
 }
 
 /* Setting a timer anew also makes it unreadable. */
@@ -245,11 +261,14 @@ void busq_fifo_look_again(busq_peer *peer, uint64_t blocked_ns, uint64_t in_ns)
   /* Where there are several readers, each looks for the others, should they die. */
   const bool must_look = peer->receiver.is_consumer || busq_load_relaxed(&peer->deaths.cares) ||
                          (peer->descriptor.listens & BUSQ_LISTEN_LIVES);
-  const bool may_sleep = blocked_ns == UINT64_MAX && !must_look &&
-                         (!failed || failed != (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo));
+  const bool is_quiet = blocked_ns == UINT64_MAX &&
+                        (!failed || failed != (uint32_t)busq_load_relaxed(&peer->receiver.inbox->fifo));
+  const bool may_sleep = is_quiet && !must_look;
   if (!may_sleep)
-    busq_fifo_sleep_lightly(peer);
-  uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : BUSQ_SLICE_NS;
+    fifo_begin_naps(peer);
+  if (is_quiet && must_look)
+    busq_store_relaxed(&peer->self->keeps_memory, 1); /* it is not marked as deep, and may sleep as long (wake.c) */
+  uint64_t limit_ns = may_sleep ? fifo_sleep_ns(peer, now_ns) : is_quiet ? fifo_look_ns(peer, now_ns) : BUSQ_SLICE_NS;
   if (!must_look && !(peer->descriptor.listens & BUSQ_LISTEN_MESSAGES))
     limit_ns = BUSQ_NET_NS; /* it waits for no sender, which might be killed before its second signal */
   if (in_ns < limit_ns)

@@ -15,7 +15,8 @@
  *      watcher    its bit, a fence, a look at the life       leaver    its life, a fence, a look at the bits
  *
  * Not given: where the other one is in another PID namespace, or the queue of several readers, or no pidfd can be had:
- * there the watcher asks the kernel every slice.  What has ended stays readable until it is watched no more.
+ * there the watcher asks the kernel after a slice that grows with the wait (slice.h).  What has ended stays readable
+ * until it is watched no more.
  *
  * All of these want the receive latch.
  */

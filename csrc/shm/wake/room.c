@@ -42,7 +42,7 @@ void busq_room_forget(busq_peer *peer)
 {
   busq_descriptor *descriptor = &peer->descriptor;
   const bool is_watched = descriptor->room_slice_ns >= BUSQ_SLICE_NS && !descriptor->room_is_unwatched;
-  const uint64_t most_ns = is_watched ? BUSQ_NET_NS : BUSQ_SLICE_NS;
+  const uint64_t most_ns = is_watched ? BUSQ_NET_NS : BUSQ_LOOK_NS;
   if (!descriptor->asked || busq_room_has_come(peer))
     descriptor->room_slice_ns = ROOM_SLICE_NS;
   else if (2 * descriptor->room_slice_ns < most_ns)

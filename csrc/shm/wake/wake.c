@@ -81,11 +81,13 @@ void busq_wake_owner_slow(const busq_bus *bus, uint32_t slot)
     sender_tell(bus, slot, BUSQ_ASKS_MEMORY);
 }
 
-void busq_wake_deep_sleepers(busq_bus *bus)
+void busq_wake_keepers_of_memory(busq_bus *bus)
 {
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
     if (busq_load_acquire(&bus->slots[slot].wake_flags) & BUSQ_WAKE_DEEP)
       busq_fifo_write_once(bus, slot);
+    else if (busq_load_relaxed(&bus->slots[slot].keeps_memory))
+      busq_wake_readers_of(bus, fifo_slot_of(bus, slot));
 }
 
 void busq_wake_for_memory(busq_bus *bus)

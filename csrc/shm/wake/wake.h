@@ -5,7 +5,7 @@
  * Waiting and waking.
  *
  * Guarantee: a waiter is woken when what it waits for has happened; if the process that should wake it is killed first,
- * it costs at most one slice of sleep (BUSQ_SLICE_NS), because every sleep is sliced and looks again.
+ * it costs at most one slice of sleep (slice.h), because every sleep is sliced and looks again.
  *
  * Mechanism: event counts.  A waiter reads the sequence, raises its flag, looks once more, and sleeps while the
  * sequence is unchanged.  A waker publishes first and looks at the flag afterwards; a full fence on both sides makes
@@ -40,8 +40,8 @@
  * what it asked for.  So of a waker that is killed there is left at most a bit without its byte, and of one that was
  * stopped a bit cleared too many, or a byte, in a slot that has another peer by now: a false alarm.  A sender that is
  * killed leaves a bit in a flag, which costs its next waker a look.  Against all of these, and because the waker does
- * not pay for a fence, a sender that waits for room looks after 1 ms, 2 ms and so on, up to a slice; and from there on
- * up to BUSQ_NET_NS, where the descriptor reports the end of the reader (lives.h).  Both sets of bits are small, so
+ * not pay for a fence, a sender that waits for room looks after 1 ms, 2 ms and so on, up to BUSQ_LOOK_NS; and from there
+ * on up to BUSQ_NET_NS, where the descriptor reports the end of the reader (lives.h).  Both sets of bits are small, so
  * several slots share one: then a sender is woken for another queue's room, and asks again.
  *
  * A flag stands for all waiters. A waker takes it down and wakes all of them; those that find nothing raise it again
@@ -87,8 +87,8 @@ static inline void busq_wake_owner(const busq_bus *bus, uint32_t slot)
     busq_wake_owner_slow(bus, slot);
 }
 
-/* Wakes deep sleepers: they look at their queues and at what is asked of them. */
-void busq_wake_deep_sleepers(busq_bus *bus);
+/* Wakes those that sleep for long and may have memory to give back. */
+void busq_wake_keepers_of_memory(busq_bus *bus);
 
 /* Wakes all waiters for memory: some became common. */
 void busq_wake_for_memory(busq_bus *bus);

@@ -183,7 +183,7 @@ static bool explore_may_stay_here(const explore_op *op)
 static void explore_judge_actors(void)
 {
   static const char *const verbs[] = {"send",  "hear",  "receive", "listen", "hold", "work", "await",
-                                      "enter", "depart", "leave",  "return", "stay", "hand", "post", "destroy"};
+                                      "enter", "depart", "leave",  "return", "stay", "hand", "post", "destroy", "finish"};
   for (uint32_t i = 0; i < explore_n_actors; i++) {
     const explore_op *op = explore_op_of(i);
     if (op && !explore_shared.is_dead[explore_actors[i].peer] && !explore_may_stay_here(op))
@@ -557,6 +557,15 @@ static void explore_judge_group_waiting(uint32_t stopped)
     }
 }
 
+/* Behind what was let in, each reader finds the end. */
+static void explore_judge_finish(uint32_t stopped)
+{
+  for (uint32_t i = 0; i < explore_scene->peers; i++)
+    if (explore_shared.is_over && explore_is_shared(i) && explore_has_receiver(i, stopped) && !explore_is_gone(i) &&
+        !explore_shared.sees_end[i])
+      explore_blame("the queue has ended, and p%u waits in it", i);
+}
+
 static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
 {
   (void)context;
@@ -578,6 +587,8 @@ static const char *explore_judge(void *context, busq_end end, uint32_t stopped)
     explore_judge_queues();
   if (!explore_verdict[0] && explore_scene->shared)
     explore_judge_sharing(end, stopped);
+  if (!explore_verdict[0] && explore_scene->ends)
+    explore_judge_finish(stopped);
   if (!explore_verdict[0] && end == BUSQ_END_OVER && !explore_scene->shared)
     explore_judge_order();
   if (!explore_verdict[0] && end == BUSQ_END_OVER && explore_scene->members)

@@ -22,6 +22,7 @@
  *      leave               closes the peer, whatever it has not received
  *      return              joins again after that, with all that is left to receive
  *      stay                does nothing, but lives
+ *      finish              ends the queue that several share, for all
  */
 #include "busq_lab.h"
 #include "explore/explore_system.h"
@@ -66,6 +67,7 @@ typedef struct {
   uint32_t members;     /* a bit for each peer that is in the group "@g" to begin with */
   uint32_t taker;       /* the peer that enters and must get a state from a member, by a message to it alone; 0: none */
   uint32_t holders;     /* a bit for each peer that has the handle of p0's node to begin with; 0: there is no node */
+  bool ends;            /* a peer ends the queue that several share */
   bool asks_who_lives;  /* senders ask the kernel about every receiver */
   bool is_deep;         /* large: in full only when asked for */
   bool is_rare;         /* so large that it is left out unless asked for */
@@ -86,7 +88,8 @@ typedef enum {
   EXPLORE_STAY,
   EXPLORE_HAND,
   EXPLORE_POST,
-  EXPLORE_DESTROY
+  EXPLORE_DESTROY,
+  EXPLORE_FINISH
 } explore_verb;
 
 typedef struct {
@@ -125,7 +128,9 @@ typedef struct {
 
 typedef struct {
   _Alignas(64) uint64_t is_told[BUSQ_EXPLORE_ACTORS_MAX]; /* by actor that awaits something */
+  _Alignas(64) uint64_t is_over;    /* the shared queue was ended, as one knows */
   busq_peer *peers[EXPLORE_PEERS_MAX];
+  uint8_t sees_end[EXPLORE_PEERS_MAX]; /* of the shared queue */
   uint8_t is_dead[EXPLORE_PEERS_MAX];
   uint8_t is_closed[EXPLORE_PEERS_MAX];
   uint8_t alive[EXPLORE_PEERS_MAX];   /* handles that came alive */
@@ -240,12 +245,15 @@ static void explore_judge_node(uint32_t peer, const busq_message *message, uint8
   }
 }
 
-/* Several readers of a queue: what is not marked comes to each of them in order, which is that of the numbers where one sends. */
+/* Several readers of a queue: what is not marked comes to each of them in order, which is that of the numbers where one sends, and
+ * before the end. */
 static void explore_judge_take(uint32_t peer, const busq_message *message)
 {
   const uint8_t number = explore_read(message);
   if (!explore_is_shared(peer) || message->is_redelivered)
     return;
+  if (explore_shared.sees_end[peer])
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "p%u gets %u behind the end of the queue", peer, number);
   if (number <= explore_shared.last[peer])
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "p%u gets %u after %u", peer, number, explore_shared.last[peer]);
   explore_shared.last[peer] = number;
@@ -288,6 +296,8 @@ static uint8_t explore_take_one(uint32_t index, uint8_t *members)
       explore_judge_take(index, &message);
     }
     busq_peer_receive_take(peer, BUSQ_TAKE_COPIED);
+  } else if (result == BUSQ_EMPTY && explore_scene->ends && busq_receive_has_ended(peer)) {
+    explore_shared.sees_end[index] = 1; /* as a call that waits finds it */
   } else if (result != BUSQ_EMPTY) {
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "receiving: result %d, %s", result, busq_error_text());
   }
@@ -374,6 +384,10 @@ static busq_turn explore_listen_turn(uint32_t index)
 {
   busq_peer *peer = explore_shared.peers[index];
   const int result = busq_peer_wait(peer, -1);
+  if (result == BUSQ_SHUTDOWN && explore_scene->ends) {
+    explore_shared.sees_end[index] = 1;
+    return BUSQ_TURN_WAIT;
+  }
   if (result == BUSQ_OK)
     (void)explore_receive(index);
   else if (result != BUSQ_INTERRUPTED)
@@ -389,6 +403,28 @@ static bool explore_somebody_left(void)
   return false;
 }
 
+/* Whether one has come back from ending the shared queue. */
+static bool explore_is_over(void)
+{
+  if (explore_scene->ends)
+    system_announce(BUSQ_ACCESS_LOAD, &explore_shared.is_over, 8);
+  return explore_shared.is_over;
+}
+
+static busq_turn explore_finish_turn(const explore_actor *self, explore_progress *progress)
+{
+  uint32_t reader = 0;
+  while (!explore_is_shared(reader))
+    reader++;
+  const int result = busq_bus_end_queue(explore_shared.peers[self->peer]->bus, explore_targets[reader], false);
+  if (result != BUSQ_OK)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "ending the queue: result %d, %s", result, busq_error_text());
+  system_announce(BUSQ_ACCESS_STORE, &explore_shared.is_over, 8);
+  explore_shared.is_over = 1;
+  progress->op++;
+  return BUSQ_TURN_AGAIN;
+}
+
 static busq_turn explore_send_turn(const explore_actor *self, explore_progress *progress, const explore_op *op)
 {
   uint64_t targets[EXPLORE_PEERS_MAX + 1];
@@ -400,11 +436,16 @@ static busq_turn explore_send_turn(const explore_actor *self, explore_progress *
   if (!progress->has_begun)
     explore_note(self->peer, BUSQ_EVENT_SEND, op->message, bits);
   progress->has_begun = true;
+  const bool is_over = explore_is_over();
   const int result = busq_peer_send(explore_shared.peers[self->peer], targets, op->n_targets, &op->message, 1, 0);
   if (result == BUSQ_FULL)
     return BUSQ_TURN_WAIT;
   if ((result == BUSQ_PEER_DEAD || result == BUSQ_UNKNOWN_PEER) && explore_somebody_left())
     explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0); /* perhaps none gets it */
+  else if (result == BUSQ_SHUTDOWN && explore_scene->ends)
+    explore_note(self->peer, BUSQ_EVENT_SEND, op->message, 0);
+  else if (is_over)
+    snprintf(explore_shared.fault, sizeof explore_shared.fault, "%u is let in behind the end: result %d", op->message, result);
   else if (result != BUSQ_OK)
     snprintf(explore_shared.fault, sizeof explore_shared.fault, "sending %u: result %d, %s", op->message, result,
              busq_error_text());
@@ -566,6 +607,8 @@ static busq_turn explore_act(const explore_actor *self, explore_progress *progre
     return explore_letter_turn(self, progress, op);
   case EXPLORE_DESTROY:
     return explore_destroy_turn(self, progress);
+  case EXPLORE_FINISH:
+    return explore_finish_turn(self, progress);
   default:
     return BUSQ_TURN_WAIT;
   }
@@ -612,7 +655,7 @@ static void explore_parse_op(const char *sentence, explore_op *op)
   } words[] = {{"receive", EXPLORE_RECEIVE}, {"listen", EXPLORE_LISTEN}, {"hold", EXPLORE_HOLD},
                {"work", EXPLORE_WORK},       {"enter", EXPLORE_ENTER},     {"depart", EXPLORE_DEPART},
                {"leave", EXPLORE_LEAVE},     {"return", EXPLORE_RETURN},   {"stay", EXPLORE_STAY},
-               {"destroy", EXPLORE_DESTROY}};
+               {"destroy", EXPLORE_DESTROY}, {"finish", EXPLORE_FINISH}};
   unsigned message = 0, at = 0;
   int used = 0;
   memset(op, 0, sizeof *op);
