@@ -52,7 +52,7 @@ class Peer:
     call of this peer has received nothing.  Every exception that ends a call that sends has an attribute `sent`: how
     many messages were sent.  That is the exception that the coroutine which awaits `send` itself sees: code that
     awaits a cancelled task may get another `CancelledError`, and `asyncio.timeout` makes a `TimeoutError`, whose
-    `__cause__` it is.
+    `__context__` it is.
 
     A peer is an asynchronous iterator over its messages that ends when the bus is shut down.  It can be used in the
     event loop in which it was made, and in no other: elsewhere its calls raise RuntimeError.
@@ -139,7 +139,7 @@ class Peer:
         coroutine: in an event loop it is called with `timeout=0`, and raises `Full` where the peer that asked does not
         take its replies.
 
-        Cost: that of two messages; and for the first second in which requests wait, twenty times, a system call for
+        Cost: that of two messages; and for the first half second in which requests wait, ten times, a system call for
         each process that was asked, however many requests there are.
 
         >>> import asyncio, busq

@@ -612,7 +612,7 @@ class Bus:
             "arena_bytes": facts["arena"],
             **{key: facts[key] for key in ("arena_used_bytes", "segment_bytes", "created_s", "creator_pid")},
             **{key: facts[key] for key in ("shut_down", "temporary")},
-            "peers": [peer for slot in range(facts["peers"]) if (peer := raw.peer(slot)) is not None],
+            "peers": raw.peers(),
         }
 
     def remove(self, name: str) -> None:

@@ -7,6 +7,7 @@ The text of an error names what was found, what was expected and what to do.
 from __future__ import annotations
 
 import queue
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -232,8 +233,18 @@ class ForkedHandle(BusqError):
     """
 
 
-class ShutDown(BusqError):
-    """The bus was shut down, or this handle was closed.
+if sys.version_info >= (3, 13):
+    _QueueShutDown = queue.ShutDown
+else:
+
+    class _QueueShutDown(Exception):
+        """What queue.ShutDown is from Python 3.13 on."""
+
+
+class ShutDown(BusqError, _QueueShutDown):
+    """The bus or the queue was shut down, or this handle was closed.
+
+    It is a queue.ShutDown, where Python has that: from 3.13 on.
 
     >>> import busq
     >>> with busq.Bus.create("doc-shut-down") as bus, bus.join("alice") as alice:

@@ -689,8 +689,13 @@ class Peer:
         """Learn, in order, when a peer joins, and when it has left or died.
 
         A message of the kind "joined", whose sender is that peer, comes at once if the peer is there, and whenever one
-        of that name joins; one of the kind "left" comes when it has closed or died, behind all that it had sent, once,
-        and at the same place of the order for all that watch it.  Watching what one watches does nothing.
+        of that name joins; one of the kind "left" comes when it has closed or died, once, behind all that it had sent
+        and before anything of the next one of its name.  Each peer that watches it gets a message of its own: one whose
+        queue is full holds up no other.  One that joins with `resume` is the next one, too.  Watching what one watches
+        does nothing.
+
+        A peer that closes watches no more.  In the queue that it resumes there may be notices from before, and the last
+        of them may be the "joined" of a peer that has gone since.
 
         Parameters: `name`, of a peer, there or not; `timeout`, as in `enter`.
 

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import copyreg
 import errno
-import io
 import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from multiprocessing import reduction
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import integer, wrong_type
-from busq._port.deadline import Deadline, timeout_ns
+from busq._port.deadline import Deadline
+from busq._port.queue_await import TROUBLE, Awaited, Tasks, wait_of
+from busq._port.queue_end import DROPPED, Ending
+from busq._port.queue_ends import Ends
 from busq._port.queue_home import (
     GRACE_S,
     Home,
@@ -43,6 +43,7 @@ from busq._port.queue_home import (
     private_name,
     register,
 )
+from busq._port.queue_pickles import dumps, dumps_for_views, joined, loads_packed, size_of, unpack_copies, unpack_views
 from busq.bus import Bus
 from busq.peer import Message
 
@@ -51,38 +52,10 @@ __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 _T = TypeVar("_T")
 
 
-# ---- pickles ----
-
-
-class _Pickler(pickle.Pickler):
-    """Knows what multiprocessing's knows: connections, sockets, and what others have registered there."""
-
-    dispatch_table: Any = collections.ChainMap(  # noqa: RUF012  (as its base has it)
-        vars(reduction.ForkingPickler)["_extra_reducers"], copyreg.dispatch_table
-    )
-
-
-# Of these there is nothing that the others know better; and pickle.dumps is several times as fast.
-_PLAIN = frozenset({bytes, str, int, float, bool, type(None)})
-
-
-def _dumps(obj: Any) -> bytes:
-    kind = type(obj)
-    if kind in _PLAIN or ((kind is tuple or kind is list) and _PLAIN.issuperset(map(type, obj))):
-        return pickle.dumps(obj, 5)
-    stream = io.BytesIO()
-    _Pickler(stream, 5).dump(obj)
-    return stream.getvalue()
-
-
-def _loads(message: Message) -> Any:
-    return pickle.loads(message.view())  # which is released with the call
-
-
 # ---- what all queues have in common ----
 
 
-def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str, maxsize: int) -> Any:
+def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str, maxsize: int, views: bool) -> Any:
     queue = kind.__new__(kind)
     try:
         home = find_home(key, is_default=is_default)
@@ -90,12 +63,9 @@ def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str,
         # Not as it is: a process that reads tasks from a pipe takes an OSError for the pipe's end, and leaves quietly.
         text = f"the queue {name!r} can't be used here, for its bus can't be opened: {error}"
         raise pickle.UnpicklingError(text) from error
-    queue._settle(home, name, maxsize, is_private=False)
+    queue._settle(home, name, maxsize, views=views, is_private=False)
     home.raw.handed(name, -1)
     return queue
-
-
-_TROUBLE = (errors.BusqError, ValueError)  # of the bus; Empty and Full, which are BusqErrors too, come before
 
 
 def _closed(queue: _Base[Any]) -> OSError:
@@ -103,20 +73,21 @@ def _closed(queue: _Base[Any]) -> OSError:
     return OSError(errno.EBADF, f"{queue!r} is closed")
 
 
-class _Base(Generic[_T]):
+class _Base(Awaited[_T], Ending):
     _never_overflows = False
     _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
 
-    def __init__(self, maxsize: int = 0, *, bus: Bus | None = None) -> None:
+    def __init__(self, maxsize: int = 0, *, bus: Bus | None = None, views: bool = False) -> None:
         maxsize = integer("maxsize", maxsize, "a whole number; 0 or less is no limit")
         home = default_home() if bus is None else home_on(bus)
-        self._settle(home, private_name("queue"), max(0, maxsize), is_private=True)
+        self._settle(home, private_name("queue"), max(0, maxsize), views=bool(views), is_private=True)
         reader = self._local.open_reader(is_new=True)
         if 0 < maxsize < home.capacity:
             core.set_limit(reader, maxsize)
 
-    def _settle(self, home: Home, name: str, maxsize: int, *, is_private: bool) -> None:
-        self._home, self._name, self._maxsize = home, name, maxsize
+    def _settle(self, home: Home, name: str, maxsize: int, *, views: bool, is_private: bool) -> None:
+        self._home, self._name, self._maxsize, self._views = home, name, maxsize, views
+        self._dump, self._unpack = (dumps_for_views, unpack_views) if views else (dumps, unpack_copies)
         # Shared memory holds fewer than the queue may: what finds no room there waits here.
         self._overflows = not self._never_overflows and not 0 < maxsize <= home.capacity
         self._begin(is_private=is_private)
@@ -128,13 +99,14 @@ class _Base(Generic[_T]):
         self._is_closed = False
         self._send: Callable[..., Any] | None = None
         self._recv: Callable[..., Message] | None = None
+        self._tasks = self._local.tasks = Tasks(self._home, self._name)
         # Not at the end of the process, where threads that are not waited for may still be in `get`.
         weakref.finalize(self, let_go, self._local).atexit = False
 
     def __reduce__(self) -> Any:
         self._local.is_private = False
         hand_on(self._home, self._name)
-        return _revive, (type(self), self._home.key, self._home.is_default, self._name, self._maxsize)
+        return _revive, (type(self), self._home.key, self._home.is_default, self._name, self._maxsize, self._views)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} of bus {self._home.bus.name!r}>"
@@ -146,10 +118,12 @@ class _Base(Generic[_T]):
 
     def _fail(self, error: Exception, data: Any = b"") -> NoReturn:
         if isinstance(error, errors.ShutDown):
+            if not self._is_closed and self._has_ended():
+                raise errors.ShutDown(f"{self!r} was shut down") from error
             raise ValueError(f"{self!r} is closed: {error}") from error
-        if len(data) > self._home.arena_bytes:
+        if size_of(data) > self._home.arena_bytes:
             raise ValueError(
-                f"an object of {len(data):,} bytes when pickled: the bus of this queue takes at most "
+                f"an object of {size_of(data):,} bytes when pickled: the bus of this queue takes at most "
                 f"{self._home.arena_bytes:,}; make the queue on a bus with a larger arena (bus=)"
             ) from error
         if isinstance(error, errors.PeerDead | errors.UnknownPeer):
@@ -176,23 +150,36 @@ class _Base(Generic[_T]):
             except errors.Full:
                 if not self._overflows:
                     raise
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self._fail(error, data)
         self._put_over(data, timeout)
 
     def _put_over(self, data: Any, timeout: float | None) -> None:
         """Put into a queue without room, or behind what has found none."""
+        deadline = Deadline(timeout)
         try:
-            is_put = await_so(lambda: self._try_over(data), Deadline(timeout))
-        except _TROUBLE as error:
+            if timeout != 0 and not self._local.overflow.items and self._put_late(data, timeout):
+                return
+            data = joined(data)  # it may wait here beyond this call
+            is_put = await_so(lambda: self._try_over(data), deadline)
+        except TROUBLE as error:
             self._fail(error, data)
         if not is_put:
             where = f'the queue of "{self._name}" on bus "{self._home.bus.name}"'
             raise errors.Full(f"{where} stayed full until the timeout: it held {self._maxsize}, as many as it may")
 
+    def _put_late(self, data: Any, timeout: float | None) -> bool:
+        """Wait a little longer for room; False where none has come."""
+        send = self._home.sender().send
+
+        def wait(patience_s: float) -> None:
+            send(self._name, data, timeout=patience_s if timeout is None else min(timeout, patience_s))
+
+        return self._local.overflow.patience.spend(wait)
+
     def _try_over(self, data: Any) -> bool:
         overflow = self._local.overflow
-        if overflow.append(data):
+        if overflow.append(data, self._local.find()):
             return True
         if overflow.items:
             return False
@@ -211,11 +198,28 @@ class _Base(Generic[_T]):
     def _get(self, timeout: float | None) -> Any:
         try:
             message = (self._recv or self._open_reader())(timeout)
+        except errors.NoSpace as error:
+            if not self._views:
+                self._fail(error)
+            self._recv = None
+            self._local.change_reader()
+            return self._get(timeout)
         except errors.Empty:
             raise
-        except _TROUBLE as error:
+        except errors.ShutDown as error:
+            message = self._get_last(error, timeout)
+        except TROUBLE as error:
             self._fail(error)
-        return _loads(message)
+        try:
+            return pickle.loads(message.view())  # which is released with the call
+        except pickle.UnpicklingError as error:
+            return loads_packed(message, self._unpack, error)
+
+    def _read(self, message: Message) -> Any:
+        try:
+            return pickle.loads(message.view())
+        except pickle.UnpicklingError as error:
+            return loads_packed(message, self._unpack, error)
 
     # ---- looking ----
 
@@ -225,8 +229,10 @@ class _Base(Generic[_T]):
 
     def _size(self) -> int:
         try:
+            if self._local.end() == DROPPED:
+                return 0
             return self._waiting() + self._local.count()[0]
-        except _TROUBLE as error:
+        except TROUBLE as error:
             self._fail(error)
 
     def empty(self) -> bool:
@@ -264,16 +270,8 @@ class _Base(Generic[_T]):
         """
         self._is_closed = True
         self._recv = None
+        self._tasks.close()
         self._local.close_reader()
-
-
-def _timeout(block: bool, timeout: float | None) -> float | None:
-    """Turn the words of multiprocessing into ours: there, what is below zero is no time."""
-    with contextlib.suppress(TypeError):  # of what has no order timeout_ns knows whether it is a number
-        if timeout is not None and timeout < 0:
-            return 0
-    timeout_ns(timeout)
-    return timeout if block else 0
 
 
 class Queue(_Base[_T]):
@@ -285,14 +283,17 @@ class Queue(_Base[_T]):
     Its place is on a temporary bus, which is made for the first queue of a process tree and goes with its last process,
     whatever ends that.  A process that is killed takes with it what it had got, and nothing else, and holds up none.
 
-    Parameters: `maxsize`, how many objects it holds before `put` waits; 0 or less is no limit: then `put` never waits,
-    and what finds no room in shared memory waits in this process, in order, until it does; so do those of a `maxsize`
-    above 3072, or the capacity of `bus`.  `bus`, the bus that holds it; the default one takes objects of up to 2 GiB
-    when pickled, as far as there is shared memory.
+    Parameters: `maxsize`, how many objects it holds before `put` waits; 0 or less is no limit: then `put` waits for
+    50 milliseconds at most, and what finds no room in shared memory waits in this process, in order, until it does; so
+    do those of a `maxsize` above 3072, or the capacity of `bus`.  `bus`, the bus that holds it; the default one takes
+    objects of up to 2 GiB when pickled, as far as there is shared memory; `views`, True to get arrays, Arrow tables and
+    all that hands its buffers over out of band (pickle protocol 5) without a copy, as `Message.object` does: they are
+    read-only views of shared memory, and keep it until the last of them is dropped.  Otherwise they are the getter's
+    own.
 
     Errors: NoSpace where there is no memory for the bus; ValueError if `bus` has another order than bus1; TypeError.
 
-    Cost: 0.3 ms, and 130 kB of shared memory; of the first one, and so of every 256th, a millisecond and 2 MB.
+    Cost: 0.3 ms, and 260 kB of shared memory; of the first one, and so of every 256th, a millisecond and 2 MB.
 
     >>> import busq
     >>> queue = busq.Queue()
@@ -302,7 +303,7 @@ class Queue(_Base[_T]):
     """
 
     def put(self, obj: _T, block: bool = True, timeout: float | None = None) -> None:
-        """Put an object in; it is pickled before `put` returns.
+        """Put an object in; it is pickled before `put` returns, and not looked at any more.
 
         Parameters: `obj`; `block`, False to try once; `timeout`, how many seconds to wait for room: None waits for
         ever.
@@ -311,7 +312,8 @@ class Queue(_Base[_T]):
         here, or the object is too large for its bus; what pickling raises; BrokenPipeError if the queue is gone;
         OSError.
 
-        Cost: a pickle, and 0.3 microseconds; a system call only to wake a reader that waits.
+        Cost: a pickle, and 0.3 microseconds; a system call only to wake a reader that waits.  Buffers of 256 KiB and
+        more that come out of band, and with `views` all of them, are copied once, into shared memory.
 
         >>> import busq
         >>> queue = busq.Queue(maxsize=1)
@@ -324,7 +326,8 @@ class Queue(_Base[_T]):
         """
         if self._is_closed:
             self._refuse()
-        self._put(_dumps(obj), None if block and timeout is None else _timeout(block, timeout))
+        dump = self._dump  # a step of its own: of what is no method, that is the quicker way
+        self._put(dump(obj), None if block and timeout is None else wait_of(block, timeout))
 
     def get(self, block: bool = True, timeout: float | None = None) -> _T:
         """Get the next object out.
@@ -334,7 +337,7 @@ class Queue(_Base[_T]):
         Errors: queue.Empty (`busq.Empty`) if none came before the timeout; ValueError if the queue was closed here;
         what unpickling raises, which loses the object; NoSpace if the bus has no place left for this process; OSError.
 
-        Cost: an unpickling, and half a microsecond.
+        Cost: an unpickling, and half a microsecond; with `views` none for buffers, otherwise a copy of them.
 
         >>> import busq
         >>> queue = busq.Queue()
@@ -346,7 +349,7 @@ class Queue(_Base[_T]):
         """
         if self._is_closed:
             self._refuse()
-        return self._get(None if block and timeout is None else _timeout(block, timeout))  # type: ignore[no-any-return]
+        return self._get(None if block and timeout is None else wait_of(block, timeout))  # type: ignore[no-any-return]
 
     def put_nowait(self, obj: _T) -> None:
         """Put an object in, or raise `busq.Full` at once: `put(obj, block=False)`.
@@ -412,7 +415,7 @@ class Queue(_Base[_T]):
             return False
         try:
             return self._waiting() + self._local.depth() >= self._maxsize
-        except _TROUBLE as error:
+        except TROUBLE as error:
             self._fail(error)
 
     def join_thread(self) -> None:
@@ -447,12 +450,12 @@ class Queue(_Base[_T]):
         self._local.overflow.is_cancelled = True
 
 
-class SimpleQueue(_Base[_T]):
+class SimpleQueue(_Base[_T], Ends):
     """A queue with `put`, `get` and `empty` alone: multiprocessing's SimpleQueue.
 
     As `Queue`, but that `put` waits where shared memory has no room: behind 3072 objects, or the capacity of `bus`.
 
-    Parameters: `bus`, as for `Queue`.
+    Parameters: `bus` and `views`, as for `Queue`.
 
     Errors: those of `Queue`.
 
@@ -468,8 +471,8 @@ class SimpleQueue(_Base[_T]):
     _never_overflows = True
     _is_closed_unused = True
 
-    def __init__(self, *, bus: Bus | None = None) -> None:
-        super().__init__(bus=bus)
+    def __init__(self, *, bus: Bus | None = None, views: bool = False) -> None:
+        super().__init__(bus=bus, views=views)
 
     def _refuse(self) -> NoReturn:
         raise _closed(self)
@@ -489,7 +492,8 @@ class SimpleQueue(_Base[_T]):
         """
         if self._is_closed:
             self._refuse()
-        self._put(_dumps(obj), None)
+        dump = self._dump  # a step of its own: of what is no method, that is the quicker way
+        self._put(dump(obj), None)
 
     def get(self) -> _T:
         """Get the next object out; waits for one.
@@ -506,7 +510,7 @@ class SimpleQueue(_Base[_T]):
         """
         if self._is_closed:
             self._refuse()
-        return self._get(None)  # type: ignore[no-any-return]
+        return self._get(None) if self._may_put else self._get_from_parent()  # type: ignore[no-any-return]
 
 
 # ---- tasks ----
@@ -552,7 +556,8 @@ class JoinableQueue(Queue[_T]):
     killed before, the object goes to another one that gets; so `join` does not wait for the dead.  A process that ends
     in good order with objects it has not reported drops them, and no process waits for them.
 
-    Parameters: `maxsize` and `bus`, as for `Queue`; an object that a process has got takes no room.
+    Parameters: `maxsize`, `bus` and `views`, as for `Queue`; an object that a process has got takes no room, and a view
+    may be looked at beyond `task_done`.
 
     Errors: those of `Queue`.
 
@@ -596,8 +601,8 @@ class JoinableQueue(Queue[_T]):
             self._refuse()
         message = None
         try:
-            message = (self._recv or self._open_reader())(_timeout(block, timeout), ack=True)
-            obj: _T = core.load(message, pickle.loads)
+            message = (self._recv or self._open_reader())(wait_of(block, timeout), ack=True)
+            obj: _T = core.load(message, pickle.loads, self._unpack)
             mine = self._local.held.of_this_thread()  # type: ignore[union-attr]
             # Behind a call, as one of `append`, or of a function of ours, a handler may run.  From here on none does.
             mine += (message,)
@@ -608,11 +613,28 @@ class JoinableQueue(Queue[_T]):
             return self.get(block, timeout)
         except errors.Empty:
             raise
+        except errors.ShutDown as error:
+            message = self._get_last(error, wait_of(block, timeout))
+            return self._read(message)  # type: ignore[no-any-return]
         except errors.BusqError as error:
             self._fail(error)
         except BaseException:
             if message is not None:
                 core.give_back(message)  # it would come again only once this traceback is dropped
+            raise
+
+    _awaits_ack = True
+
+    def _read(self, message: Message) -> Any:
+        """Unpickle an object and keep it until it is reported; what a handler of a signal raises here gives it back."""
+        try:
+            obj = core.load(message, pickle.loads, self._unpack)
+            mine = self._local.held.of_this_thread()  # type: ignore[union-attr]
+            # Behind a call, as one of `append`, or of a function of ours, a handler may run.  From here on none does.
+            mine += (message,)
+            return obj
+        except BaseException:
+            core.give_back(message)  # it would come again only once this traceback is dropped
             raise
 
     def task_done(self) -> None:
@@ -640,6 +662,7 @@ class JoinableQueue(Queue[_T]):
         if not is_reported:
             raise ValueError("task_done() called too many times")
         if self._is_closed and held.is_empty():  # type: ignore[union-attr]
+            self._tasks.close()
             self._local.close_reader()
 
     def join(self) -> None:
@@ -659,8 +682,11 @@ class JoinableQueue(Queue[_T]):
     def _is_done(self) -> bool:
         """Look in this order: what has left a process was in the queue before it was no longer counted there."""
         try:
+            if self._local.end() == DROPPED:  # what is there to be got is done with
+                waiting, unfinished = self._local.count()
+                return unfinished <= waiting
             return not self._waiting() and not self._local.count()[1]
-        except _TROUBLE as error:
+        except TROUBLE as error:
             self._fail(error)
 
     def close(self) -> None:
@@ -680,6 +706,7 @@ class JoinableQueue(Queue[_T]):
         self._is_closed = True
         self._recv = None
         if self._local.held.is_empty():  # type: ignore[union-attr]
+            self._tasks.close()
             self._local.close_reader()
 
 
@@ -709,8 +736,8 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
     ({'order': 17}, {'order': 17})
     """
     chosen = _checked_queues(queues)
-    timeout = _timeout(block, timeout)
-    data = _dumps(obj)
+    timeout = wait_of(block, timeout)
+    data = (dumps_for_views if any(queue._views for queue in chosen) else dumps)(obj)
     deadline = Deadline(timeout)
     for queue in chosen:
         if not queue._local.overflow.wait(deadline):
@@ -721,8 +748,9 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
         sender.send([queue._name for queue in chosen], data, timeout=None if left_ns < 0 else left_ns / 1e9)
     except errors.Full:
         raise
-    except _TROUBLE as error:
-        chosen[0]._fail(error, data)
+    except TROUBLE as error:
+        was_shut_down = isinstance(error, errors.ShutDown)
+        next((queue for queue in chosen if was_shut_down and queue._has_ended()), chosen[0])._fail(error, data)
 
 
 def _checked_queues(queues: Any) -> list[_Base[Any]]:

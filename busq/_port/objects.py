@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from busq import errors
 from busq._native import _core as core
 
-__all__ = ["decode", "encode"]
+__all__ = ["decode", "encode", "gather", "split"]
 
 _SMALL_BYTES = 4096  # so few are sent sooner as bytes, which the short way takes, than as a view
 _ALIGNMENT = 64  # a cache line, and the widest registers; so large payloads begin, too
@@ -38,6 +39,11 @@ def encode(obj: Any) -> list[Any]:
     views = [buffer.raw() for buffer in buffers]
     sizes = [view.nbytes for view in views]
     head = _HEAD.pack(len(sizes), 0, len(pickled)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+    return gather(head, pickled, views)
+
+
+def gather(head: bytes, pickled: bytes, views: list[memoryview]) -> list[Any]:
+    """Return the parts of a payload: a head with the sizes of what follows, a pickle, and its buffers."""
     parts: list[Any] = [head, pickled]
     end = len(head) + len(pickled)
     for view in views:
@@ -62,7 +68,13 @@ def _parts(payload: memoryview) -> tuple[memoryview, list[memoryview]]:
     begin = _HEAD.size + 8 * count
     if zero or begin + pickled_size > payload.nbytes:
         raise _damaged(payload, f"it says that it has {count} buffers and a pickle of {pickled_size} bytes")
-    sizes = struct.unpack_from(f"<{count}Q", payload, _HEAD.size)
+    return split(payload, begin, pickled_size, struct.unpack_from(f"<{count}Q", payload, _HEAD.size))
+
+
+def split(
+    payload: memoryview, begin: int, pickled_size: int, sizes: Iterable[int]
+) -> tuple[memoryview, list[memoryview]]:
+    """Return the pickle, which begins behind the head, and its buffers; CorruptSegment where one ends too late."""
     end = begin + pickled_size
     pickled = payload[begin:end]
     buffers = []

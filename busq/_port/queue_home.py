@@ -19,7 +19,7 @@ import time
 import weakref
 from collections.abc import Callable
 from multiprocessing import parent_process, util
-from typing import Any
+from typing import Any, TypeVar
 
 from busq import errors
 from busq._native import _core as core
@@ -37,8 +37,11 @@ ARENA_BYTES_MIN = 16 << 20  # where the process has a limit on what it maps, or 
 
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
+_PATIENCE_S = 0.05  # longer than the scheduler keeps a process that gets from its core, where several put
+_PATIENCE_SHARE = 0.5
 _BATCH = 100
 _STRUCK_S = 1.0  # a call that a handler of a signal ended does not go on
+_Seen = TypeVar("_Seen")
 
 # ---- a peer that joins when it is first needed ----
 
@@ -101,6 +104,8 @@ class Home:
         self.capacity: int = facts["capacity"]
         self.arena_bytes: int = facts["arena"]
         self.key = bus._key()
+        if os.geteuid() == 0:  # a worker may drop that, and then put and get
+            self.raw.expect_another_user()
         self.forget_peers()
         _await_end()
 
@@ -127,6 +132,13 @@ def _join_sender(bus: Bus) -> Peer:
             with contextlib.suppress(errors.PeerExists):  # another process was faster
                 return bus.join(name, resume=True)
     raise AssertionError
+
+
+def _join_behind(bus: Bus) -> Peer:
+    """Join as a peer that puts, into queues that have ended, what was put before."""
+    peer = bus.join(private_name("behind"))
+    core.send_behind(peer)
+    return peer
 
 
 _homes: weakref.WeakValueDictionary[tuple[str, str, bytes], Home] = weakref.WeakValueDictionary()
@@ -323,6 +335,32 @@ def await_so(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
     return True
 
 
+class Patience:
+    """How long calls wait for room that have waited for the grace: 50 ms at once, in the long run half of the time.
+
+    Where more processes put and get than there are cores, the one that gets may stand still for longer than the grace,
+    again and again.  What waits in its process meanwhile takes twice the work to be put; and more comes behind it.
+    If no process gets, the first call alone waits.
+    """
+
+    def __init__(self) -> None:
+        self._left_s = _PATIENCE_S
+        self._since_s = time.monotonic()
+
+    def spend(self, wait: Callable[[float], None]) -> bool:
+        """Call with as many seconds as are left; False if that has raised Full."""
+        begun_s = time.monotonic() - GRACE_S  # the grace counts
+        self._left_s = left_s = min(_PATIENCE_S, self._left_s + _PATIENCE_SHARE * (begun_s - self._since_s))
+        self._since_s = begun_s
+        try:
+            wait(max(0, left_s - GRACE_S))
+            return True
+        except errors.Full:
+            return False
+        finally:
+            self._left_s -= time.monotonic() - begun_s
+
+
 class Overflow:
     """What found no room in a queue, in order, and the thread that puts it.
 
@@ -345,13 +383,15 @@ class Overflow:
         self.key = _tally_key(name)
         bus = home.bus
         self._counter = Joined(lambda: bus.join(private_name("waits")))
+        self._behind = Joined(lambda: _join_behind(bus))
+        self.patience = Patience()
         self.is_cancelled = False
 
-    def append(self, data: Any) -> bool:
-        """Leave it to the thread; False where as much waits in all processes as may."""
-        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data)
+    def append(self, data: Any, target: int) -> bool:
+        """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended."""
+        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
         if is_kept is None:  # that peer counts for another queue
-            is_kept = core.keep(self.items, self._counter.peer(), self.key, self._bound, data)
+            is_kept = core.keep(self.items, self._counter.peer(), self.key, self._bound, data, target)
         if is_kept and not self._fed.locked():
             self._begin()
         return bool(is_kept)
@@ -389,6 +429,7 @@ class Overflow:
                 raise
         finally:
             self._counter.forget()
+            self._behind.forget()
             _overflows.pop(begun, None)
 
     def _feed_all(self) -> None:
@@ -396,23 +437,39 @@ class Overflow:
             while batch := [self.items[at][1] for at in range(min(_BATCH, len(self.items)))]:
                 for _ in range(self._put(batch)):
                     core.settle(self.items)
-        except BaseException:
+        except BaseException as error:
             while self.items:
                 core.settle(self.items)
-            raise
+            if not isinstance(error, errors.ShutDown):
+                raise
         finally:
             self._fed.release()
 
     def _put(self, batch: list[Any]) -> int:
         """Put some, at least one, however long that takes; returns how many."""
-        sender = self._home.sender()
+        sender = self._behind.known() or self._home.sender()
         try:
             return sender.send_many([(self._name, data) for data in batch], timeout=0)
+        except errors.ShutDown as error:
+            n_sent = int(error.sent)
+            if not n_sent:
+                if self._behind.known():  # dropped
+                    raise
+                self._behind.peer()
+                return self._put(batch)
         except errors.Full as error:
             n_sent = int(error.sent)
         if not n_sent:
-            sender.send(self._name, batch[0])
+            self._put_one(batch[0])
         return max(1, n_sent)
+
+    def _put_one(self, data: Any) -> None:
+        try:
+            (self._behind.known() or self._home.sender()).send(self._name, data)
+        except errors.ShutDown:
+            if self._behind.known():
+                raise
+            self._behind.peer().send(self._name, data)
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until all has gone; False where it is too late."""
@@ -444,6 +501,7 @@ class Local:
         self._full_readers: list[Peer] = []
         self.overflow = Overflow(home, name, max(0, maxsize - home.capacity))
         self.held: Any | None = None  # of a JoinableQueue
+        self.tasks: Any | None = None  # which await it (queue_await.py)
         self.target = 0
         self.pid = os.getpid()
 
@@ -475,25 +533,39 @@ class Local:
 
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""
-        raw = self.home.raw
-        found = raw.count(self._find())
+        return self._look(self.home.raw.count)
+
+    def _look(self, look: Callable[[int], _Seen | None]) -> _Seen:
+        found = look(self.find())
         if found is None:  # another reader has made the queue anew
             self.target = 0
-            found = raw.count(self._find())
+            found = look(self.find())
         if found is None:
             core.check(core.PEER_DEAD)
             raise AssertionError
         return found
 
-    def _find(self) -> int:
+    def find(self) -> int:
+        """Return where the queue is."""
         if not self.target:
             self.target = core.lookup(self._reader.known() or self.home.sender(), self.name)
         return self.target
 
+    def end(self) -> int:
+        """Return whether the queue was shut down: 0, 1, or 2 where it was with all that it held."""
+        return self._look(self.home.raw.queue_end)
+
+    def shut_down(self, *, drops: bool) -> None:
+        """End the queue for all processes."""
+        try:
+            self.home.raw.end_queue(self.find(), drops)
+        except errors.PeerDead:  # another reader has made it anew
+            self.target = 0
+            self.home.raw.end_queue(self.find(), drops)
+
     def depth(self) -> int:
         """Return how many places of the queue are taken."""
-        facts = self.home.raw.peer(self._find() & 0xFFFF)
-        return 0 if facts is None else int(facts["depth"])
+        return self._look(self.home.raw.depth)
 
 
 def let_go(local: Local) -> None:
@@ -503,6 +575,8 @@ def let_go(local: Local) -> None:
     _drop_opened()
     if local.held is not None:
         local.held.ack_all()
+    if local.tasks is not None:
+        local.tasks.close()
     local.close_reader()
     if local.is_private:
         local.overflow.is_cancelled = True

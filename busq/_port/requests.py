@@ -5,7 +5,7 @@ Replies come to a queue of their own (csrc/shm/request.h), from which any thread
 for others: `Requests.take` hands each to the `Request` whose number it carries, in one step of C (csrc/python/ask.c).
 
 An event loop needs no thread to ask (busq/aio.py).  It calls `begin`, with a request that knows how to wake the task
-that waits; waits for the descriptor of `replies` to be readable; then calls `take_all`, at least once in `SLICE_NS`
+that waits; waits for the descriptor of `replies` to be readable; then calls `take_all`, at least once in a slice
 `look_for_lost`, for a request that is woken and lost `check_asked`, and in the end `finish`, in any case `end`.
 """
 
@@ -28,7 +28,8 @@ from busq.peer import Message, Payload
 SLICE_NS = 50_000_000  # how long the death of the one asked may go unnoticed
 _SETTLE_NS = 2_000_000_000
 _SLEEP_MAX_NS = 10_000_000_000
-_LOOKS = 20
+_LOOK_MAX_NS = 1_000_000_000  # the same where nothing can report it, and no request was begun for long
+_LOOKS = 10
 
 
 class Requests:
@@ -42,6 +43,7 @@ class Requests:
         self._leader: dict[None, Request] = {}  # the one whose thread sleeps in the queue, if there is one
         self._asleep: dict[int, Request] = {}  # those whose threads sleep until they are woken
         self._look_ns = 0  # when to look for the dead again
+        self._look_slice_ns = SLICE_NS
         self._looks = 0  # in a row, in which no request was begun
         self._begun = self._seen = 0  # how many requests were, and when that was last looked at
         self._is_watched = False  # the descriptor reports the end of each process that was asked
@@ -130,7 +132,8 @@ class Requests:
         """Wake the requests whose reply can't come any more; call it at least once in a slice while `has_to_look`.
 
         The kernel is asked about each process once in a slice, however many requests depend on it.  After some slices
-        in which no request was begun, the descriptor of `replies` reports the end of any of those.
+        in which no request was begun, the descriptor of `replies` reports the end of any of those; where it can't,
+        the slices grow.
         """
         if self._is_watched:
             if core.watched_lives(self._replies, True) and not self._has_changed():
@@ -141,12 +144,16 @@ class Requests:
             self._look_ns = 0
         if time.monotonic_ns() < self._look_ns:
             return
-        self._look_ns = time.monotonic_ns() + SLICE_NS
+        self._look_ns = time.monotonic_ns() + self._look_slice_ns
         self._find_lost()
-        self._looks = 0 if self._has_changed() else self._looks + 1
+        if self._has_changed():
+            self._looks = 0
+            self._look_slice_ns = SLICE_NS
+            return
+        self._looks += 1
         if self._looks >= _LOOKS:
             self._is_watched = core.watch_lives(self._replies, self._waiting)
-            self._looks = 0
+            self._look_slice_ns = min(self._look_slice_ns * 5 // 4, _LOOK_MAX_NS)
 
     def _find_lost(self) -> None:
         for request in core.find_lost(self._replies, self._waiting):
@@ -210,7 +217,7 @@ class Requests:
         try:
             while request.reply is None:
                 left_ns = deadline.left_ns()
-                if self._wait_once(request, slice_ns if left_ns < 0 else min(left_ns, slice_ns)):
+                if self._wait_once(request, slice_ns, left_ns if left_ns >= 0 else _SLEEP_MAX_NS):
                     slice_ns = min(2 * slice_ns, _SLEEP_MAX_NS)
                 if request.reply is not None:
                     return
@@ -221,18 +228,18 @@ class Requests:
         finally:
             self._step_down(request)
 
-    def _wait_once(self, request: Request, slice_ns: int) -> bool:
+    def _wait_once(self, request: Request, slice_ns: int, left_ns: int) -> bool:
         """Wait for a moment; return whether it was in vain, and the next one may be longer."""
         leader = self._leader.setdefault(None, request)
         if leader is not request and leader.thread != request.thread:
-            return self._sleep(request, slice_ns)
+            return self._sleep(request, min(slice_ns, left_ns))
         if leader is request and not self.has_to_look:
-            self._wait_behind_descriptor(slice_ns)
+            self._wait_behind_descriptor(min(slice_ns, left_ns))
             return True
         # A handler that runs on top of the leader, in its thread, can't wait for that to go on.
-        if self._look_ns < time.monotonic_ns() - SLICE_NS:
-            self._look_ns = time.monotonic_ns() + SLICE_NS
-        self._check(self.take(min(slice_ns, SLICE_NS)))
+        if self._look_ns < time.monotonic_ns() - self._look_slice_ns:
+            self._look_ns = time.monotonic_ns() + self._look_slice_ns
+        self._check(self.take(min(left_ns, self._look_slice_ns)))
         self.look_for_lost()
         return False
 

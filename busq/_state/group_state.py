@@ -111,7 +111,7 @@ def _read_word(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class GroupFilter:
-    """What one peer receives through.  C calls `must_sort`, `sort` and `flush`, in one thread at a time."""
+    """What one peer receives through.  C calls `must_sort`, `sort`, `flush` and `drop`, in one thread at a time."""
 
     def __init__(self, port: Any) -> None:
         self._port = weakref.ref(port)  # which owns the filter: a peer that is dropped leaves at once
@@ -156,6 +156,12 @@ class GroupFilter:
         if undo is not None:
             undo()
             self._last = (None, [], None)
+
+    def drop(self) -> None:
+        """Let go of what the application was not shown: the peer was closed."""
+        with self.lock:
+            self.groups[:] = []
+            self._kept, self.shown, self._last = [], [], (None, [], None)
 
     def _keep(self) -> Callable[[], None]:
         self._kept = [(one, one.keep()) for one in self.groups]

@@ -417,7 +417,7 @@ def test_timeout_and_task_group_of_the_library(make_bus: Callable[..., busq.Bus]
             with pytest.raises(TimeoutError) as caught:
                 async with asyncio.timeout(0.01):
                     await ann.send("bob", b"2")
-            assert caught.value.__cause__.sent == 0  # type: ignore[union-attr]
+            assert caught.value.__context__.sent == 0  # type: ignore[union-attr]
 
             async def all_wait() -> None:
                 async with asyncio.TaskGroup() as tasks:

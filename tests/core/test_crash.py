@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE_S, cmake_command
 
+pytestmark = pytest.mark.long
 HERE = Path(__file__).parent.parent
 SOURCES = HERE.parent / "csrc"
 ROW = re.compile(

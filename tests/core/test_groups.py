@@ -500,6 +500,41 @@ def test_the_notice_of_a_death_comes_once_behind_all_that_was_sent(bus: busq.Bus
         assert hears(alice) == hears(carol) == []
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_watcher_without_room_catches_up_and_holds_up_no_other(
+    make_bus: Callable[..., busq.Bus], resume: bool
+) -> None:
+    bus = make_bus(capacity=4)
+    with bus.join("alice", watch=["bob"]) as alice, bus.join("carol", watch=["bob"]) as carol:
+        with bus.join("bob") as bob:
+            assert hears(alice) == hears(carol) == ["+bob"]
+            for _ in range(4):
+                bob.send("alice", b"old")
+        with bus.join("bob", resume=resume) as bob:
+            with pytest.raises(busq.Full):
+                bob.send("alice", b"new", timeout=0)
+            bob.send("carol", b"new")
+            assert hears(carol) == ["-bob", "+bob", "new"]
+            assert hears_until(alice, "+bob") == ["old"] * 4 + ["-bob", "+bob"]
+            bob.send("alice", b"new")
+        assert hears(alice) == ["new", "-bob"]
+
+
+def die_as_another(name: str, member: str) -> None:
+    peer = busq.Bus.open(name).join(member, resume=True)
+    peer.send("alice", b"hello")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_death_that_nobody_saw_before_the_resuming_is_told(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    with bus.join("alice", watch=["bob"]) as alice:
+        fork(die_as_another, bus.name, "bob").wait()
+        fork(die_as_another, bus.name, "bob").wait()
+        with bus.join("bob", resume=True) as bob:
+            bob.send("alice", b"hello")
+        assert hears(alice) == ["+bob", "hello", "-bob"] * 3
+
+
 # ---- recording ----
 
 

@@ -132,7 +132,8 @@ def workplace(bus_directory: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def specimen(hostile: str, workplace: Path, bus_directory: Path) -> Specimen:
+def image(bus_directory: Path) -> bytes:
+    """The file of a bus whose peers were killed."""
     name = f"specimen-{os.getpid()}"
     path = bus_directory / name
     bus = busq.Bus.create(name, peers=6, capacity=16, arena=1 << 16)
@@ -143,8 +144,13 @@ def specimen(hostile: str, workplace: Path, bus_directory: Path) -> Specimen:
     finally:
         for child in children:
             child.close()
-    image = path.read_bytes()
+    content = path.read_bytes()
     busq.Bus.unlink(name)
+    return content
+
+
+@pytest.fixture(scope="module")
+def specimen(hostile: str, workplace: Path, image: bytes) -> Specimen:
     place(workplace, "whole", image)
     lines = run(hostile, workplace, "whole", "layout").split()
     return Specimen(image, {word: int(number) for word, number in zip(lines[::2], lines[1::2], strict=True)})
@@ -292,6 +298,7 @@ print("end")
 """
 
 
+@pytest.mark.long
 def test_python_gets_errors_from_damaged_files_and_nothing_else(specimen: Specimen, workplace: Path) -> None:
     @settings(max_examples=15)
     @given(damages=st.lists(st.tuples(offsets(specimen.layout), byte_values), min_size=1, max_size=30))
@@ -496,7 +503,7 @@ def header_with(image: bytes, offset: int, change: bytes) -> bytes:
     ids=["magic", "version", "stamp", "state", "boot-id", "peers", "arena-bytes"],
 )
 def test_a_wrong_header_is_named(
-    specimen: Specimen,
+    image: bytes,
     workplace: Path,
     monkeypatch: pytest.MonkeyPatch,
     offset: int,
@@ -505,11 +512,11 @@ def test_a_wrong_header_is_named(
     word: str,
 ) -> None:
     monkeypatch.setenv("BUSQ_DIR", str(workplace))
-    image = header_with(specimen.image, offset, change)
-    place(workplace, "wrong", image)
+    wrong = header_with(image, offset, change)
+    place(workplace, "wrong", wrong)
     with pytest.raises(error, match=word):
         busq.Bus.open("wrong")
-    assert (workplace / "wrong").read_bytes() == image, "nothing was changed"
+    assert (workplace / "wrong").read_bytes() == wrong, "nothing was changed"
     with pytest.raises(error):
         busq.Bus.create("wrong", exist_ok=True)
     busq.Bus.unlink("wrong")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,16 +19,6 @@ from conftest import Child, wait_until
 
 import busq
 from busq.cli import commands
-
-
-@pytest.fixture
-def directory(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory of buses that may be wiped."""
-    directory = bus_directory / f"lost-{time.monotonic_ns()}"
-    directory.mkdir(mode=0o700)
-    monkeypatch.setenv("BUSQ_DIR", str(directory))
-    yield directory
-    shutil.rmtree(directory)
 
 
 def wipe(directory: Path) -> None:
@@ -42,16 +32,16 @@ def doctor(*names: str) -> dict[str, object]:
     return found
 
 
-def test_who_joins_a_bus_that_lost_its_name_is_warned(directory: Path) -> None:
+def test_who_joins_a_bus_that_lost_its_name_is_warned(own_directory: Path) -> None:
     with busq.Bus.create("orders") as bus, bus.join("ann"):
-        wipe(directory)
+        wipe(own_directory)
         with pytest.warns(RuntimeWarning, match="'orders' has lost its name in .*RemoveIPC"):
             bus.join("bob").close()
 
 
-def test_a_namesake_of_a_bus_in_use_is_not_made_in_silence(directory: Path) -> None:
+def test_a_namesake_of_a_bus_in_use_is_not_made_in_silence(own_directory: Path) -> None:
     with busq.Bus.create("orders", exist_ok=True) as bus, bus.join("ann"):
-        wipe(directory)
+        wipe(own_directory)
         with pytest.warns(RuntimeWarning, match=f"another one of that name is in use by process {os.getpid()}"):
             busq.Bus.create("orders", exist_ok=True).close()
 
@@ -61,12 +51,12 @@ def hold(name: str) -> None:
         time.sleep(1000)
 
 
-def test_the_doctor_sees_buses_that_lost_their_names(directory: Path, fork: Callable[..., Child]) -> None:
+def test_the_doctor_sees_buses_that_lost_their_names(own_directory: Path, fork: Callable[..., Child]) -> None:
     with busq.Bus.create("orders") as bus:
         child = fork(hold, "orders")
         wait_until(lambda: bus.peers() == ["holder"])
     assert doctor()["ok"]
-    wipe(directory)
+    wipe(own_directory)
     found = doctor()
     assert not found["ok"]
     (report,) = found["buses"]  # type: ignore[misc]
@@ -76,7 +66,7 @@ def test_the_doctor_sees_buses_that_lost_their_names(directory: Path, fork: Call
 
 
 @pytest.mark.parametrize("how", ["unlink", "rm", "temporary"])
-def test_a_name_that_was_removed_by_busq_is_not_missed(directory: Path, how: str) -> None:
+def test_a_name_that_was_removed_by_busq_is_not_missed(own_directory: Path, how: str) -> None:
     with warnings.catch_warnings(), busq.Bus.create("orders", temporary=how == "temporary") as bus:
         warnings.simplefilter("error")
         if how == "rm":

@@ -523,9 +523,10 @@ def test_a_handle_in_a_message_that_comes_again_is_alive_while_its_node_lives(
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-def test_a_handle_in_a_message_that_comes_again_is_dead_where_nobody_tells_of_its_end(
+def test_a_node_ends_while_a_message_that_comes_again_waits_for_a_successor(
     bus: busq.Bus, fork: Callable[..., Child], is_durable: bool
 ) -> None:
+    """One that is awaited gets the notice of the end, behind the message; of one that is not the handle is dead."""
     with bus.join("alice") as alice:
         node = alice.node()
         child = fork(take_and_leave, bus.name, "kill", "release", is_durable)
@@ -535,8 +536,9 @@ def test_a_handle_in_a_message_that_comes_again_is_dead_where_nobody_tells_of_it
         node.destroy()
         with bus.join("bob", resume=True, durable=is_durable) as bob:
             message = bob.recv(PATIENCE_S)
-            assert (message.redelivered, message.handles[0].is_dead) == (True, True)
-            assert told(bob) == []
+            assert (message.redelivered, message.handles[0].is_dead) == (True, not is_durable)
+            assert [kind for kind, _ in told(bob)] == ["node_destroyed"] * is_durable
+            assert message.handles[0].is_dead
         with contextlib.suppress(busq.UnknownPeer):
             bus.remove("bob")
 
@@ -734,3 +736,35 @@ def test_other_orders_have_none(make_bus: Callable[..., busq.Bus], order: str) -
         with pytest.raises(ValueError, match="no nodes and no handles"):
             alice.send("alice", b"", handles=[object()])  # type: ignore[list-item]
         assert alice.nodes == alice.handles == []
+
+
+def test_a_handle_in_what_is_not_acknowledged_is_on_its_way(bus: busq.Bus) -> None:
+    """It comes again, to a successor: only behind the acknowledgement has its holder let go of it."""
+    with bus.join("alice") as alice:
+        bob = bus.join("bob")
+        alice.send("bob", b"take this", handles=[alice.node().handle])
+        message = bob.recv(timeout=0, ack=True)
+        del message  # and with it the handle
+        assert told(alice) == []
+        bob.close()
+        with bus.join("bob", resume=True) as successor:
+            assert told(alice) == []
+            message = successor.recv(timeout=0, ack=True)
+            assert message.redelivered
+            assert not message.handles[0].is_dead
+            message.ack()
+            assert told(alice) == []
+            del message
+            assert alice.recv(PATIENCE_S).kind == "node_released"
+
+
+def test_a_handle_whose_message_is_acknowledged_is_held_until_it_is_dropped(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        for _ in range(3):
+            alice.send("bob", b"take this", handles=[alice.node().handle])
+            message = bob.recv(timeout=0, ack=True)
+            handle = message.handles[0]
+            message.ack()
+            assert told(alice) == []
+            del message, handle
+            assert alice.recv(PATIENCE_S).kind == "node_released"

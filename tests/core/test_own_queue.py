@@ -131,6 +131,28 @@ def test_the_only_reader_of_a_shared_queue_is_told(small: busq.Bus) -> None:
             assert got[-1] == b"last"
 
 
+def join_and_send(bus: busq.Bus) -> None:
+    with bus.join("jobs", shared=True) as one:
+        one.send("jobs", b"first")
+
+
+def test_of_readers_that_all_send_to_their_queue_the_last_one_is_told(small: busq.Bus) -> None:
+    """It receives, and the others go on."""
+    with small.join("jobs", shared=True) as other:
+        fill(small, "jobs")
+        sender = threading.Thread(target=join_and_send, args=(small,))
+        sender.start()
+        told = "until the timeout"
+        while "until the timeout" in told:  # the other one does not wait yet
+            with pytest.raises(busq.Full) as caught:
+                other.send("jobs", b"second", timeout=0.1)
+            told = str(caught.value)
+        assert "while no other thread or reader receives from it" in told
+        assert other.recv(timeout=0).data == b"m"
+        sender.join(PATIENCE_S)
+        assert not sender.is_alive()
+
+
 def test_who_waits_for_a_thread_that_ends_is_told(small: busq.Bus) -> None:
     with small.join("ann") as ann:
         ann.send("ann", b"m")

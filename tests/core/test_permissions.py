@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import multiprocessing
 import os
 import select
 import shutil
@@ -392,6 +393,34 @@ def test_a_process_that_changes_its_user_after_opening_is_told_why_it_can_not_jo
 
 def unlinker(name: str) -> Callable[[], Any]:
     return lambda: busq.Bus.unlink(name)
+
+
+def _drops_root(queues: list[Any], results: Any) -> None:
+    first: busq.Queue[int] = busq.Queue()
+    first.put(1)
+    first.get()  # what that imports another user may not read
+    BOB.become()
+    for queue in queues:
+        results.put((os.geteuid(), queue.get(timeout=PATIENCE_S)))
+    for _ in range(20):  # each takes a descriptor, and gives it back
+        queues[0].put("again")
+        results.put((os.geteuid(), queues[0].get(timeout=PATIENCE_S)))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_worker_that_drops_root_goes_on_with_its_queues(method: str) -> None:
+    """It may not open their bus again; while it was root it, or its parent, has laid descriptors aside for that."""
+    context: Any = multiprocessing.get_context(method)
+    queues: list[busq.Queue[str]] = [busq.Queue() for _ in range(3)]
+    results: busq.Queue[tuple[int, str]] = busq.Queue()
+    worker = context.Process(target=_drops_root, args=(queues, results), daemon=True)
+    worker.start()
+    for number, queue in enumerate(queues):
+        queue.put(f"task {number}")
+    worker.join(PATIENCE_S)
+    assert worker.exitcode == 0
+    expected = [f"task {number}" for number in range(3)] + ["again"] * 20
+    assert [results.get(timeout=0) for _ in expected] == [(BOB.uid, text) for text in expected]
 
 
 def test_a_bus_that_a_member_of_ones_group_planted_outside_of_a_group_directory_is_refused(

@@ -177,8 +177,8 @@ def test_a_task_that_is_cancelled_leaves_its_place_to_the_next(make_bus: MakeBus
 
     async def main() -> None:
         async with aio.join(bus, "client") as client, aio.join(bus, "service") as service:
-            stuck = [asyncio.create_task(client.ask("service", b"stuck")) for _ in range(2)]
-            held = [await service.recv(PATIENCE_S) for _ in stuck]
+            stuck = [asyncio.create_task(client.ask("service", bytes([number]))) for number in range(2)]
+            held = sorted([await service.recv(PATIENCE_S) for _ in stuck], key=lambda message: message.data)
             waits = asyncio.create_task(client.ask("service", b"waits", timeout=PATIENCE_S))
             await asyncio.sleep(0.05)
             stuck[0].cancel()

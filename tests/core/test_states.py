@@ -637,3 +637,24 @@ def test_what_is_held_back_and_not_acknowledged_comes_to_a_successor(bus: busq.B
             messages = [successor.recv(timeout=0) for _ in range(5)]
     assert [one.data for one in messages if one.kind == "data"] == [b"one", b"two", b"three"]
     assert [one.kind for one in messages if one.kind != "data"] == ["view", "view"]
+
+
+@pytest.mark.parametrize("is_stated", [False, True])
+def test_a_peer_that_closes_with_what_it_was_not_shown_has_a_successor(bus: busq.Bus, is_stated: bool) -> None:
+    """What is held back, or waits to be shown behind the state, keeps no place in the queue of its name."""
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        one = Log(alice)
+        bob.enter("log", state=bytes, take=lambda state: None)
+        alice.send("bob", b"aside " + bytes(100_000))  # so large that a message is a view of the queue's memory
+        for _ in range(3):
+            bob.send("@log", bytes(100_000))
+            with contextlib.suppress(busq.Empty):
+                bob.recv(timeout=0)
+            if is_stated:
+                one.read_all()
+        bob.close()
+        with pytest.raises(busq.ShutDown):
+            bob.recv(timeout=0)
+        with bus.join("bob", resume=True) as successor:
+            alice.send("bob", b"hello")
+            wait_until(lambda: successor.recv(timeout=0).data == b"hello")

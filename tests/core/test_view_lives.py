@@ -272,6 +272,7 @@ def test_lives_are_no_part_of_the_tuple_and_survive_pickling(bus: busq.Bus) -> N
 # ---- the largest ----
 
 
+@pytest.mark.long
 def test_a_view_that_is_larger_than_the_arena_says_so(make_bus: Callable[..., busq.Bus]) -> None:
     bus = make_bus(peers=256, arena=1 << 16, capacity=16)
     text = r"a view of group \"@workers\" with 24\d members and their names has .* arena of bus .* shorter names"

@@ -219,8 +219,8 @@ class World:
         return counts | self._depths()
 
     def _depths(self) -> dict[str, int]:
-        slots = (self.bus._raw().peer(slot) for slot in range(len(self.names)))
-        return {f"depth of the queue of {facts['name']}": facts["depth"] for facts in slots if facts}
+        peers = [facts for facts in self.bus._raw().peers() if facts["slot"] < len(self.names)]
+        return {f"depth of the queue of {facts['name']}": facts["depth"] for facts in peers}
 
     def check_counts(self) -> None:
         """After everything was received and dropped."""

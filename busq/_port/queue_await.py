@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What queues (busq/queues.py) keep for the tasks of an event loop: a peer that gets, and one that puts.
+
+Both are peers of `busq.aio`, beside those of the threads: what waits is a task, and what is cancelled has got nothing.
+They join when a task first needs them, once for each thread, since one event loop runs in a thread at a time; those of
+a loop that has ended give way to those of the next one, and the last ones go with the queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from busq import errors
+from busq._port.deadline import Deadline, timeout_ns
+from busq._port.event_loops import sleep
+from busq._port.queue_home import private_name
+
+if TYPE_CHECKING:
+    from busq._port.queue_home import Home, Local
+    from busq.peer import Message
+
+__all__ = ["TROUBLE", "Awaited", "Tasks", "wait_of"]
+
+_T = TypeVar("_T")
+TROUBLE = (errors.BusqError, ValueError)  # of the bus; Empty and Full, which are BusqErrors too, come before
+_PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
+
+
+def wait_of(block: bool, timeout: float | None) -> float | None:
+    """Turn the words of multiprocessing into ours: there, what is below zero is no time."""
+    with contextlib.suppress(TypeError):  # of what has no order timeout_ns knows whether it is a number
+        if timeout is not None and timeout < 0:
+            return 0
+    timeout_ns(timeout)
+    return timeout if block else 0
+
+
+async def _try_so(attempt: Callable[[], None], timeout: float | None) -> None:
+    """Try again and again while it is Full, in between of which other tasks run; raises that where it is too late."""
+    deadline, pause_s = Deadline(timeout), _PAUSE_S_MIN
+    await sleep(0)
+    while True:
+        try:
+            attempt()
+            return
+        except errors.Full:
+            left_ns = deadline.left_ns()
+            if left_ns == 0:
+                raise
+        await sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+class _Loop:
+    """The peers of a queue in one event loop."""
+
+    def __init__(self) -> None:
+        self.reader: Any | None = None
+        self.sender: Any | None = None
+
+    def is_here(self) -> bool:
+        """Whether it is the event loop that runs here."""
+        try:
+            for peer in (self.reader, self.sender):
+                if peer is not None:
+                    peer._queues.check()
+        except RuntimeError:
+            return False
+        return True
+
+
+class Tasks:
+    """The peers of a queue in the event loops of this process."""
+
+    def __init__(self, home: Home, name: str) -> None:
+        self._home, self._name = home, name
+        self._loops: dict[int, _Loop] = {}
+
+    def _here(self) -> _Loop:
+        thread = threading.get_ident()
+        loop = self._loops.get(thread)
+        if loop is None or not loop.is_here():
+            loop = self._loops[thread] = _Loop()
+        return loop
+
+    async def reader(self) -> Any:
+        """Return the peer that gets, for the tasks of the event loop that runs here."""
+        loop = self._here()
+        if loop.reader is None:
+            from busq import aio  # here, since most programs never wait so
+
+            joining = aio.join(self._home.bus, self._name, resume=True, shared=True, durable=True)
+            loop.reader = await joining  # which lets no other task run
+        return loop.reader
+
+    async def sender(self) -> Any:
+        """Return the peer that puts, for the tasks of the event loop that runs here."""
+        loop = self._here()
+        if loop.sender is None:
+            from busq import aio
+
+            loop.sender = await aio.join(self._home.bus, private_name("put"))
+        return loop.sender
+
+    def change_reader(self) -> None:
+        """Get by another peer from now on, since this one can keep no more that is not reported."""
+        self._here().reader = None
+
+    def close(self) -> None:
+        """Leave, so that tasks that wait do so no longer."""
+        loops = list(self._loops.values())
+        self._loops = {}
+        for loop in loops:
+            for peer in (loop.reader, loop.sender):
+                if peer is not None:
+                    _leave(peer)
+
+
+def _leave(peer: Any) -> None:
+    """Close a peer; where its event loop runs in another thread, as soon as that comes by."""
+    running = peer._queues.running
+    if running is not None and running.is_closed():
+        peer._peer.close()  # no task waits
+        return
+    try:
+        peer.close()
+    except RuntimeError:
+        running.call_soon_threadsafe(peer.close)
+
+
+class Awaited(Generic[_T]):
+    """What a queue has for tasks, and for what waits for descriptors."""
+
+    _awaits_ack = False  # what is got is reported later
+    _dump: Callable[[Any], Any]
+    _overflows: bool
+    _views: bool  # what is got may be kept for long
+    _is_closed: bool
+    _name: str
+    _local: Local
+    _tasks: Tasks
+
+    if TYPE_CHECKING:
+
+        def _refuse(self) -> NoReturn: ...
+        def _fail(self, error: Exception, data: Any = b"") -> NoReturn: ...
+        def _awaits_last(self, error: errors.ShutDown) -> bool: ...
+        def _put(self, data: Any, timeout: float | None) -> None: ...
+        def _read(self, message: Message) -> Any: ...
+
+    async def aput(self, obj: _T, timeout: float | None = None) -> None:
+        """Put an object in, in an event loop: where there is no room, this task waits, and others run.
+
+        In asyncio, uvloop and, with anyio, trio.  A task that is cancelled while it waits has put nothing.
+
+        Parameters: `obj`; `timeout`, how many seconds to wait for room: None waits for ever, 0 tries once.
+
+        Errors: those of `put`; RuntimeError where no event loop runs.
+
+        Cost: that of `put`; the first call of an event loop joins the bus once more.
+
+        >>> import asyncio, busq
+        >>> async def main(queue):
+        ...     await queue.aput("hello")
+        ...     return await queue.aget()
+        >>> asyncio.run(main(busq.Queue()))
+        'hello'
+        """
+        if self._is_closed:
+            self._refuse()
+        await self._aput(self._dump(obj), wait_of(True, timeout))
+
+    async def aget(self, timeout: float | None = None) -> _T:
+        """Get the next object out, in an event loop: where there is none, this task waits, and others run.
+
+        A task that is cancelled while it waits has got nothing: the object goes to the next one that gets.  `async for`
+        gets one after the other.
+
+        Parameters: `timeout`, how many seconds to wait for one: None waits for ever, 0 tries once.
+
+        Errors: those of `get`; RuntimeError where no event loop runs.
+
+        Cost: that of `get`; the first call of an event loop joins the bus once more.
+
+        >>> import asyncio, busq
+        >>> async def main(queue):
+        ...     await queue.aput(17)
+        ...     async for number in queue:
+        ...         return number
+        >>> asyncio.run(main(busq.Queue()))
+        17
+        """
+        if self._is_closed:
+            self._refuse()
+        return await self._aget(wait_of(True, timeout))  # type: ignore[no-any-return]
+
+    async def _aput(self, data: Any, timeout: float | None) -> None:
+        if self._overflows:
+            await _try_so(lambda: self._put(data, 0), timeout)
+            return
+        try:
+            await (await self._tasks.sender()).send(self._name, data, timeout=timeout)
+        except errors.Full:
+            raise
+        except TROUBLE as error:
+            self._fail(error, data)
+
+    async def _aget(self, timeout: float | None) -> Any:
+        try:
+            reader = await self._tasks.reader()
+            message = await reader.recv(timeout, ack=self._awaits_ack)
+        except errors.NoSpace:
+            if not self._awaits_ack and not self._views:
+                raise
+            self._tasks.change_reader()
+            return await self._aget(timeout)
+        except errors.Empty:
+            raise
+        except errors.ShutDown as error:
+            message = await self._aget_last(error, reader, timeout)
+        except TROUBLE as error:
+            self._fail(error)
+        return self._read(message)
+
+    def __aiter__(self) -> AsyncIterator[_T]:
+        """Get object after object, as `aget` does, until the queue is shut down, or closed here."""
+        return self
+
+    async def __anext__(self) -> _T:
+        if self._is_closed:
+            raise StopAsyncIteration
+        try:
+            return await self._aget(None)  # type: ignore[no-any-return]
+        except errors.ShutDown:
+            raise StopAsyncIteration from None
+        except ValueError:
+            if self._is_closed:
+                raise StopAsyncIteration from None
+            raise
+
+    async def _aget_last(self, error: errors.ShutDown, reader: Any, timeout: float | None) -> Message:
+        """Get what was put before the end, and still waits in a process."""
+        deadline = Deadline(timeout)
+        while True:
+            is_awaited = self._awaits_last(error)  # before the look: what leaves a process is in the queue by then
+            try:
+                return await reader.recv(0, ack=self._awaits_ack)  # type: ignore[no-any-return]
+            except errors.ShutDown:
+                if not is_awaited:
+                    self._fail(error)
+            if deadline.left_ns() == 0:
+                raise errors.Empty("nothing came before the timeout")
+            await sleep(_PAUSE_S_MAX)
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when there is something to get, for `select` and its kin.
+
+        Also for `multiprocessing.connection.wait([queue, process.sentinel])`.  When it is readable, call
+        `get(block=False)` and be ready for `busq.Empty`: another process may be faster, and it is readable for a moment
+        now and then.  It is the queue's: do not read from it and do not close it.
+
+        Errors: ValueError or OSError if the queue was closed here; OSError if the system has no descriptor left.
+
+        Cost: that of `Peer.fileno`.
+
+        >>> import busq
+        >>> from multiprocessing.connection import wait
+        >>> queue = busq.Queue()
+        >>> queue.put("hello")
+        >>> wait([queue], timeout=5) == [queue], queue.get()
+        (True, 'hello')
+        """
+        if self._is_closed:
+            self._refuse()
+        try:
+            return self._local.open_reader().fileno()
+        except TROUBLE as error:
+            self._fail(error)

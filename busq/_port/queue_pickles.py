@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How objects stand in queues (busq/queues.py): a pickle, or a pickle with its buffers beside it.
+
+What stands beside is copied once when it is put, from where it is into shared memory, and once when it is got; or not
+at all, by a queue whose objects are views.  In both cases the object has the types that it would have without.
+
+The payload is a pickle, of which no first byte is 0, or, in little-endian numbers, as `objects` lays it out:
+
+    0 (4) | buffers (4) | bytes of the pickle (8) | bytes of each buffer, and above them whether it can be written (8
+    each) | pickle | buffers
+"""
+
+from __future__ import annotations
+
+import collections
+import copyreg
+import functools
+import io
+import pickle
+import struct
+from collections.abc import Callable
+from multiprocessing import reduction
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from busq import errors
+from busq._native import _core as core
+from busq._port.objects import gather, split
+
+if TYPE_CHECKING:
+    from busq.peer import Message
+
+__all__ = ["dumps", "dumps_for_views", "joined", "loads_packed", "size_of", "unpack_copies", "unpack_views"]
+
+_HEAD = struct.Struct("<IIQ")
+_WRITABLE = 1 << 63
+
+
+class _Pickler(pickle.Pickler):
+    """Knows what multiprocessing's knows: connections, sockets, and what others have registered there."""
+
+    dispatch_table: Any = collections.ChainMap(  # noqa: RUF012  (as its base has it)
+        vars(reduction.ForkingPickler)["_extra_reducers"], copyreg.dispatch_table
+    )
+
+
+def dumps(obj: Any) -> Any:
+    """Return a payload: bytes, or, where large buffers stand beside the pickle, its parts.
+
+    The parts are not copied so far: they are what the object holds.
+    """
+    if core.is_plain(obj):  # so there is nothing that the others know better; and this is several times as fast
+        return pickle.dumps(obj, 5)
+    stream = io.BytesIO()
+    beside: list[Any] = []
+    _Pickler(stream, 5, True, core.large_into(beside)).dump(obj)  # by position: by name it takes longer
+    return _with_buffers(stream.getvalue(), beside) if beside else stream.getvalue()
+
+
+def dumps_for_views(obj: Any) -> Any:
+    """Return a payload with all buffers beside the pickle, so that it depends on no size what can't be written to."""
+    if core.is_plain(obj):
+        return pickle.dumps(obj, 5)
+    stream = io.BytesIO()
+    beside: list[Any] = []
+    _Pickler(stream, 5, True, beside.append).dump(obj)
+    return _with_buffers(stream.getvalue(), [buffer.raw() for buffer in beside]) if beside else stream.getvalue()
+
+
+def _with_buffers(pickled: bytes, views: list[memoryview]) -> list[Any]:
+    sizes = [view.nbytes if view.readonly else view.nbytes | _WRITABLE for view in views]
+    head = _HEAD.pack(0, len(views), len(pickled)) + struct.pack(f"<{len(sizes)}Q", *sizes)
+    return gather(head, pickled, views)
+
+
+def joined(payload: Any) -> bytes:
+    """Return a payload that no change of the object reaches any more."""
+    return b"".join(payload) if isinstance(payload, list) else payload
+
+
+def size_of(payload: Any) -> int:
+    """Return its bytes."""
+    return sum(map(len, payload)) if isinstance(payload, list) else len(payload)
+
+
+def loads_packed(
+    message: Message, unpack: Callable[[memoryview], Callable[[], Any]], error: pickle.UnpicklingError
+) -> Any:
+    """Return the object of a message that pickle has refused alone; raises that error where nothing stands beside.
+
+    The queue asks pickle first, since few objects have large buffers, and most are small.
+    """
+    view = message.view()
+    if not view or view[0]:
+        del view  # and the place that it keeps, which this traceback would keep
+        raise error
+    return unpack(view)()
+
+
+# ---- for core.load, which calls these for a payload that begins with 0, and then what they return ----
+
+
+def unpack_copies(payload: memoryview) -> Callable[[], Any]:
+    """Return what unpickles an object with buffers of its own: bytes, or bytearrays where they could be written."""
+    return _unpack(payload, lambda buffer, is_writable: bytearray(buffer) if is_writable else bytes(buffer))
+
+
+def unpack_views(payload: memoryview) -> Callable[[], Any]:
+    """Return what unpickles an object whose buffers are read-only views of the payload, and keep it alive."""
+    return _unpack(payload, lambda buffer, is_writable: buffer)
+
+
+def _unpack(payload: memoryview, take: Callable[[memoryview, bool], Any]) -> Callable[[], Any]:
+    try:
+        _, count, pickled_size = _HEAD.unpack_from(payload)
+        marks = struct.unpack_from(f"<{count}Q", payload, _HEAD.size)
+        pickled, buffers = split(payload, _HEAD.size + 8 * count, pickled_size, [mark & ~_WRITABLE for mark in marks])
+    except (struct.error, errors.CorruptSegment) as error:
+        return functools.partial(_refuse, payload.nbytes, str(error))
+    taken = [take(buffer, bool(mark & _WRITABLE)) for buffer, mark in zip(buffers, marks, strict=True)]
+    return functools.partial(pickle.loads, pickled, buffers=taken)
+
+
+def _refuse(size: int, found: str) -> NoReturn:
+    raise pickle.UnpicklingError(f"an object of {size} bytes in a queue is damaged: {found}")

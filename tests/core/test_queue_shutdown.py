@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a queue for all processes: shutdown, as Python 3.13's queue.Queue has it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import pickle
+import queue as standard
+import random
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import PATIENCE_S, wait_until
+
+import busq
+
+METHODS = ("fork", "spawn", "forkserver")
+KINDS = (busq.Queue, busq.SimpleQueue, busq.JoinableQueue)
+
+
+@contextlib.contextmanager
+def process(method: str, target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
+    child = multiprocessing.get_context(method).Process(target=target, args=arguments, daemon=True)  # type: ignore[attr-defined]
+    child.start()
+    try:
+        yield child
+        child.join(PATIENCE_S)
+        assert child.exitcode is not None
+    finally:
+        child.kill()
+        child.join()
+
+
+def all_until_the_end(queue: Any) -> list[Any]:
+    got = []
+    with contextlib.suppress(busq.ShutDown):
+        while True:
+            got.append(queue.get())
+    return got
+
+
+# ---- as of Python 3.13 ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_put_is_got_and_then_comes_the_end(kind: Any) -> None:
+    queue = kind()
+    queue.put(1)
+    queue.put(2)
+    queue.shutdown()
+    with pytest.raises(busq.ShutDown, match="was shut down"):
+        queue.put(3)
+    assert not queue.empty()
+    assert all_until_the_end(queue) == [1, 2]
+    assert queue.empty()
+    with pytest.raises(busq.ShutDown, match="was shut down"):
+        queue.get()
+    queue.shutdown()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_immediate_end_drops_what_was_put(kind: Any) -> None:
+    queue = kind()
+    for number in range(100):
+        queue.put(number)
+    queue.shutdown(immediate=True)
+    assert queue.empty()
+    assert all_until_the_end(queue) == []
+    with pytest.raises(busq.ShutDown):
+        queue.put(3)
+
+
+def test_an_end_becomes_an_immediate_one_and_stays_that() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    queue.put(1)
+    queue.shutdown()
+    assert queue.qsize() == 1
+    queue.shutdown(immediate=True)
+    queue.shutdown()
+    assert queue.qsize() == 0
+    assert all_until_the_end(queue) == []
+
+
+def test_neither_waiting_nor_not_waiting_finds_anything_behind_the_end() -> None:
+    queue: busq.Queue[int] = busq.Queue(maxsize=1)
+    queue.put(1)
+    queue.shutdown()
+    for put in (lambda: queue.put(2), lambda: queue.put_nowait(2), lambda: queue.put(2, timeout=0.1)):
+        with pytest.raises(busq.ShutDown):
+            put()
+    assert queue.get_nowait() == 1
+    for get in (queue.get, queue.get_nowait, lambda: queue.get(timeout=0.1)):
+        with pytest.raises(busq.ShutDown):
+            get()
+
+
+def test_it_is_the_class_of_the_standard_library() -> None:
+    if sys.version_info >= (3, 13):
+        assert issubclass(busq.ShutDown, standard.ShutDown)
+    assert issubclass(busq.ShutDown, busq.BusqError)
+
+
+def test_join_waits_for_what_was_got_before_the_end() -> None:
+    queue: busq.JoinableQueue[int] = busq.JoinableQueue()
+    queue.put(1)
+    queue.put(2)
+    assert queue.get() == 1
+    queue.shutdown()
+    joining = threading.Thread(target=queue.join)
+    joining.start()
+    queue.task_done()
+    assert queue.get() == 2
+    joining.join(0.05)
+    assert joining.is_alive()
+    queue.task_done()
+    joining.join(PATIENCE_S)
+    assert not joining.is_alive()
+
+
+def test_an_immediate_end_is_the_end_for_join_but_for_what_was_got() -> None:
+    queue: busq.JoinableQueue[int] = busq.JoinableQueue()
+    for number in range(3):
+        queue.put(number)
+    assert queue.get() == 0
+    queue.shutdown(immediate=True)
+    joining = threading.Thread(target=queue.join)
+    joining.start()
+    joining.join(0.05)
+    assert joining.is_alive()
+    queue.task_done()
+    joining.join(PATIENCE_S)
+    assert not joining.is_alive()
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_threads_that_wait_wake(immediate: bool) -> None:
+    full: busq.Queue[int] = busq.Queue(maxsize=1)
+    empty: busq.Queue[int] = busq.Queue()
+    full.put(1)
+    ends: list[str] = []
+
+    def wait(call: Callable[[], object], what: str) -> None:
+        try:
+            call()
+        except busq.ShutDown:
+            ends.append(what)
+
+    threads = [threading.Thread(target=wait, args=(lambda: full.put(2), "put")) for _ in range(2)]
+    threads += [threading.Thread(target=wait, args=(empty.get, "get")) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.05)
+    full.shutdown(immediate)
+    empty.shutdown(immediate)
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert sorted(ends) == ["get", "get", "put", "put"]
+
+
+def test_a_closed_queue_cannot_be_shut_down() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    queue.close()
+    with pytest.raises(ValueError, match="is closed"):
+        queue.shutdown()
+
+
+# ---- what is ours ----
+
+
+def test_what_found_no_room_before_the_end_is_got() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    for number in range(5000):
+        queue.put(number)
+    queue.shutdown()
+    with pytest.raises(busq.ShutDown):
+        queue.put(5000)
+    assert all_until_the_end(queue) == list(range(5000))
+
+
+def test_what_found_no_room_is_dropped_by_an_immediate_end() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    for number in range(5000):
+        queue.put(number)
+    queue.shutdown(immediate=True)
+    assert queue.qsize() == 0
+    assert all_until_the_end(queue) == []
+    queue.close()
+    queue.join_thread()
+
+
+def test_nothing_goes_into_several_queues_of_which_one_has_ended() -> None:
+    first: busq.Queue[int] = busq.Queue()
+    second: busq.Queue[int] = busq.Queue()
+    second.shutdown()
+    with pytest.raises(busq.ShutDown, match="was shut down"):
+        busq.put_all([first, second], 1)
+    assert first.empty()
+
+
+def test_the_end_outlives_all_readers() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    queue.put(1)
+    copy = pickle.loads(pickle.dumps(queue))
+    queue.shutdown()
+    queue.close()
+    with pytest.raises(busq.ShutDown):
+        copy.put(2)
+    assert all_until_the_end(copy) == [1]
+
+
+def test_tasks_that_wait_wake_and_an_iteration_ends() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    full: busq.Queue[int] = busq.Queue(maxsize=1)
+    full.put(1)
+
+    async def gather() -> list[int]:
+        return [number async for number in queue]
+
+    async def main() -> list[int]:
+        gathering, putting = asyncio.create_task(gather()), asyncio.create_task(full.aput(2))
+        getting = asyncio.create_task(queue.aget())
+        await asyncio.sleep(0.02)
+        queue.put(1)
+        await asyncio.sleep(0.02)
+        queue.shutdown()
+        full.shutdown()
+        with pytest.raises(busq.ShutDown):
+            await putting
+        return [*await asyncio.gather(gathering, getting, return_exceptions=True)]  # type: ignore[list-item]
+
+    got, other = asyncio.run(main())
+    numbers = [number for found in (got, [other]) for number in found if isinstance(number, int)]  # type: ignore[attr-defined]
+    assert numbers == [1]
+
+
+def test_a_queue_that_has_ended_is_readable() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    queue.fileno()
+    queue.shutdown()
+    assert select.select([queue], [], [], PATIENCE_S)[0] == [queue]
+    with pytest.raises(busq.ShutDown):
+        queue.get(block=False)
+
+
+# ---- between processes ----
+
+
+def count_until_the_end(queue: Any, counts: Any) -> None:
+    counts.put(len(all_until_the_end(queue)))
+
+
+def put_until_the_end(queue: Any, counts: Any) -> None:
+    n_put = 0
+    with contextlib.suppress(busq.ShutDown):
+        while True:
+            queue.put(n_put)
+            n_put += 1
+    counts.put(n_put)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS)
+def test_readers_in_all_processes_find_the_end(method: str, kind: Any) -> None:
+    queue, counts = kind(), busq.SimpleQueue()  # type: ignore[var-annotated]
+    with (
+        process(method, count_until_the_end, queue, counts),
+        process(method, count_until_the_end, queue, counts),
+    ):
+        for number in range(1000):
+            queue.put(number)
+        queue.shutdown()
+        assert counts.get() + counts.get() == 1000
+
+
+@pytest.mark.parametrize("maxsize", [0, 2, 100])
+def test_what_was_put_before_the_end_was_got_and_no_more(maxsize: int) -> None:
+    """Whichever side the end finds in the middle of a call."""
+    for _ in range(10):
+        queue: busq.Queue[int] = busq.Queue(maxsize)
+        put: busq.SimpleQueue[int] = busq.SimpleQueue()
+        got: busq.SimpleQueue[int] = busq.SimpleQueue()
+        with (
+            process("fork", put_until_the_end, queue, put),
+            process("fork", put_until_the_end, queue, put),
+            process("fork", count_until_the_end, queue, got),
+            process("fork", count_until_the_end, queue, got),
+        ):
+            time.sleep(0.01)
+            queue.shutdown()
+            assert put.get() + put.get() == got.get() + got.get()
+
+
+def end_it(queue: Any, immediate: bool) -> None:
+    queue.shutdown(immediate)
+    time.sleep(PATIENCE_S)
+
+
+@pytest.mark.parametrize("immediate", [False, True])
+def test_a_kill_ends_the_queue_for_all_or_for_none(immediate: bool, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(20):
+        queue: busq.Queue[int] = busq.Queue()
+        queue.put(1)
+        with process("fork", end_it, queue, immediate) as child:
+            time.sleep(rng.random() * 0.02)
+            os.kill(child.pid, signal.SIGKILL)
+            child.join(PATIENCE_S)
+        try:
+            queue.put(2)
+        except busq.ShutDown:
+            assert all_until_the_end(queue) == ([] if immediate else [1])
+        else:
+            assert [queue.get(), queue.get()] == [1, 2]
+
+
+def test_waiting_processes_wake_though_who_ends_the_queue_was_killed() -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    counts: busq.SimpleQueue[int] = busq.SimpleQueue()
+    with process("fork", count_until_the_end, queue, counts):
+        time.sleep(0.05)
+        with process("fork", end_it, queue, False) as child:
+            wait_until(lambda: queue._has_ended())
+            child.kill()
+        assert counts.get() == 0
