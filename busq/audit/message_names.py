@@ -15,8 +15,6 @@ from busq.trace.text import printable
 
 __all__ = ["Words"]
 
-_LABEL_MAX = 24  # a longer label is the text of an event, not a name
-
 
 class Words:
     """What people call the messages of a run."""
@@ -24,11 +22,11 @@ class Words:
     def __init__(self, run: Run, labels: Mapping[int, str] | None = None) -> None:
         """Take a run, and labels of messages that its logs do not hold."""
         self.run = run
-        names = {message: _short(label) for message, label in (labels or {}).items()}
+        names = {message: _name_of(label) for message, label in (labels or {}).items()}
         self._names = {message: name for message, name in names.items() if name}
 
     def message(self, message: int) -> str:
-        """Return what people call a message: a short label of its send, or else its sender and number."""
+        """Return what people call a message: a label of one word of its send, or else its sender and number."""
         if message not in self._names:
             self._names[message] = self._name(message)
         return self._names[message]
@@ -39,16 +37,16 @@ class Words:
         if number_of(message) >= PHANTOM and (is_known or sender == UNKNOWN_SENDER):
             labels = (_label(log, message, Kind.DELIVER) for log in self.run.logs)
             plain = f"a message of {self.run.processes[sender]}" if is_known else "a message"
-            return _short(next(filter(None, labels), "")) or plain
+            return _name_of(next(filter(None, labels), "")) or plain
         if not is_known:
             return f"m{message}"
         plain = f"{self.run.processes[sender]}.{number_of(message)}"
-        return _short(_label(self.run.logs[sender], message, Kind.SEND)) or plain
+        return _name_of(_label(self.run.logs[sender], message, Kind.SEND)) or plain
 
 
-def _short(label: str) -> str:
-    """Return a label that is a name, "" for a text."""
-    return printable(label) if len(label) <= _LABEL_MAX and len(label.split()) == 1 else ""
+def _name_of(label: str) -> str:
+    """Return a label that is a name, however long; "" for a text of several words."""
+    return printable(label) if len(label.split()) == 1 else ""
 
 
 def _label(log: pa.Table, message: int, kind: Kind) -> str:

@@ -54,6 +54,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
     "--field", "fields", metavar="NAME=COLUMN", multiple=True, help="What a column is called, or an expression."
 )
 @click.option("--fields", "fields_file", metavar="FILE", help="A file that says so.  [default: busq.toml beside them]")
+@click.option("--broadcast", is_flag=True, help="Where no send of a table tells its destinations: it went to all.")
 @click.option("--runs-by", metavar="COLUMN", help="What makes a run of tables: file, folder, none, or a column.")
 @click.option("--order", metavar="ORDER", help="Whose promises are held against it.  [default: what the trace says]")
 @click.option("--ask", metavar="CHECKS", callback=split, help="Expect these as well.")
@@ -111,7 +112,8 @@ def audit(paths: tuple[str, ...], **options: Any) -> int:
     and causal order hold.
 
     CHECKS are names separated by commas: lost, duplicated, phantom, fifo, causal, consistent, total, synchronous,
-    side, clock, views.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used.
+    side, clock, views.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used, or
+    holds nothing that could be judged.
     """
     with _errors():
         return _Command(paths, options).run()
@@ -269,7 +271,7 @@ class _Command:
             if not (name and equals and column):
                 raise Refusal(f"--field {field}: expected NAME=COLUMN, as process=node")
             found[f"field.{name}"] = column
-        return found
+        return found | ({"broadcast": "true"} if self.options["broadcast"] else {})
 
     def _engine(self, sources: Sequence[Source]) -> str:
         from busq.audit.many import fits
@@ -346,6 +348,8 @@ class _Command:
         errors = {finding.kind for run in found.runs for finding in run.findings if finding.is_error}
         if errors and (self.options["strict"] or errors & WRONG):
             code = 1
+        if not code and not _could_judge(found):
+            code = 2
         if self.options["as_json"]:
             print_json(self.found.as_json())
         else:
@@ -372,6 +376,13 @@ class _Command:
             from busq.cli import audit_tables
 
             audit_tables.write(self.found, load, self.spark[0], self.options["output_table"])
+
+
+def _could_judge(found: Audit) -> bool:
+    """Return whether a delivery stands in some log, or a verdict was possible without one, or none was asked for."""
+    claimed = [check for run in found.runs for check in run.checks.values() if check.claimed]
+    has_deliveries = any(run.deliveries for run in found.runs)
+    return has_deliveries or not claimed or any(check.word != "unknown" for check in claimed)
 
 
 def _refuse_unreadable(found: Audit) -> bool:

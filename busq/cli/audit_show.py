@@ -76,7 +76,7 @@ def _witnesses(run: RunAudit) -> Iterator[Text]:
             told.setdefault(check.text, []).append(check)
     for text, checks in told.items():
         style = _STYLES.get(checks[0].verdict, "") if checks[0].claimed else ""
-        yield Text.assemble((", ".join(check.name for check in checks), style), f": {text}")
+        yield Text.assemble((", ".join(check.name for check in checks), style), f": {show.fit_names(text)}")
     if told:
         yield Text("")
 
@@ -192,6 +192,11 @@ def _worst(run: RunAudit) -> Iterator[Text]:
 def _conclusion(found: Audit, code: int) -> Text:
     speed = f"{amount(len(found.runs), 'run')} judged in {found.seconds:.2g} s ({found.engine})"
     checks = [check for run in found.runs for check in run.checks.values() if check.claimed]
+    if code == 2:
+        names = listed(sorted({check.name for check in checks}))
+        return Text(
+            f"{speed}. Exit code 2: nothing could be judged: the logs cannot tell about {names}.", style="bold red"
+        )
     if code:
         return Text(f"{speed}. Exit code 1: {_reasons(found, checks)}.", style="bold red")
     unknown = sorted({check.name for check in checks if check.verdict == UNKNOWN})

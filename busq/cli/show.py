@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
@@ -21,6 +22,7 @@ from busq.lab.observers import Verdict
 
 __all__ = [
     "bar",
+    "fit_names",
     "narrow",
     "new_table",
     "print_lines",
@@ -35,6 +37,7 @@ __all__ = [
 ]
 
 _WIDE = 1 << 16  # as many columns as a table may want
+_NAME_MAX = 40  # of a long one in a text: as wide as a UUID, and some more
 _NAMES = ("name", "peer", "waits for")  # columns with names, which must not be broken
 
 _HEADS = {"duplicated": "dupli-\ncated", "consistent": "consis-\ntent", "synchronous": "synchro-\nnous"}
@@ -77,6 +80,14 @@ def print_whole(*things: Any) -> None:
 def yes(ok: bool) -> Text:
     """Return a cell for what should be so."""
     return Text("yes", style="green") if ok else Text("NO", style="bold red")
+
+
+def fit_names(text: str) -> str:
+    """Leave out the middle of long names where a terminal shows a text; a file or a pipe gets them whole."""
+    if not Console().is_terminal:
+        return text
+    half = _NAME_MAX // 2
+    return re.sub(rf"\S{{{_NAME_MAX + 1},}}", lambda name: f"{name[0][: half - 1]}…{name[0][-half:]}", text)
 
 
 def print_lines(lines: Iterable[Text]) -> None:

@@ -18,7 +18,7 @@ from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
 from busq.trace.values import Bad
 
-__all__ = ["is_log", "read", "records_in", "runs_in"]
+__all__ = ["columns_in", "is_log", "read", "records_in", "runs_in"]
 
 
 def is_log(head: bytes, options: Mapping[str, str], keys: Iterable[str] = ()) -> bool:
@@ -32,6 +32,17 @@ def is_log(head: bytes, options: Mapping[str, str], keys: Iterable[str] = ()) ->
     fields = Fields(options)
     known = fields.known_in([*_heading(first), *keys])
     return ("process" in known and bool(known & {"kind", "message", "clock"})) or fields.are_messages(known)
+
+
+def columns_in(head: bytes) -> list[str]:
+    """Return the columns that the first line of a text names, if it is a heading: words, and more than one.
+
+    >>> columns_in(b"Tag;where"), columns_in(b"one line, and no heading of columns"), columns_in(b"1,2")
+    (['Tag', 'where'], [], [])
+    """
+    names = _heading(decoded(head).lstrip("\n").partition("\n")[0])
+    are_words = all(name and not name[0].isdigit() and len(name.split()) < 3 for name in names)
+    return names if are_words and len(names) > 1 else []
 
 
 def _delimiter(first: str) -> str:

@@ -3,6 +3,7 @@
 
 runs-by = "none"                # a column, "file", "folder" or "none"
 shape = "events"                # a row is an event; or "messages": a row is a message
+broadcast = true                # where no send has destinations, each was to all
 
 [fields]                        # fields of `busq.trace.field_names`: columns, or expressions
 process = "node"
@@ -61,8 +62,13 @@ def options_in(path: str) -> dict[str, str]:
     for name in (RUNS_BY, "shape"):
         if name in description:
             options[name] = description.pop(name)
+    if (broadcast := description.pop("broadcast", None)) is not None:
+        if not isinstance(broadcast, bool):
+            raise TraceError(f"{path}: broadcast is {broadcast!r}: expected true or false")
+        options["broadcast"] = str(broadcast).lower()
     if description:
-        raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected runs-by, shape, [fields] and [kinds]")
+        known = "runs-by, shape, broadcast, [fields] and [kinds]"
+        raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected {known}")
     for name, value in options.items():
         if not isinstance(value, str):
             raise TraceError(f"{path}: {name} is {value!r}: expected text in quotation marks")

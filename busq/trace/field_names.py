@@ -33,8 +33,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any
 
+from busq._util.humanize import listed
 from busq.trace.expressions import Expression, parsed
 from busq.trace.schema import Kind
 from busq.trace.tables import KIND_NAMES, kinds
@@ -144,12 +146,50 @@ class Fields:
         """
         return set(self.expressions(list(names)))
 
+    def lacking_in(self, names: Sequence[str]) -> str:
+        """Return what rows with these columns lack to be events, in words, and the nearest mapping to try.
+
+        >>> Fields({}).lacking_in(["Tag", "where", "msg"])
+        'found the columns Tag, where and msg, but no process and no kind: try --field process=where --field kind=Tag'
+        >>> Fields({"field.kind": "Tagg"}).lacking_in(["Tag", "host"])
+        "found the columns Tag and host, but no 'Tagg' for kind: try --field kind=Tag"
+        """
+        known, options = self.known_in(names), {name for name, its in self.names.items() if its != FIELDS[name]}
+        taken = {piece for expression in self.expressions(names).values() for piece in expression.pieces}
+        lacking = [name for name in FIELDS if name in options and name not in known]
+        if not lacking and "sender" in known:
+            lacking = [name for name in ("destinations",) if name not in known]
+        if not lacking:
+            lacking = [name for name in ("process", "kind") if name not in known]
+        tried = _nearest({name: self.names[name] for name in lacking}, [name for name in names if name not in taken])
+        words = [f"no {self.names[name][0]!r} for {name}" if name in options else f"no {name}" for name in lacking]
+        offer = " ".join(f"--field {name}={column}" for name, column in tried.items())
+        text = f"found the columns {listed(list(names))}, but {' and '.join(words) or 'no events'}"
+        return f"{text}: try {offer}" if offer else f"{text}: --field {(lacking or ['kind'])[0]}=COLUMN names it"
+
     def are_messages(self, known: Iterable[str]) -> bool:
         """Return whether rows with these fields are messages, and not events."""
         if self.shape:
             return self.shape == "messages"
         there = set(known)
         return {"sender", "destinations"} <= there and there.isdisjoint({"process", "kind", "clock"})
+
+
+def _nearest(wanted: Mapping[str, Sequence[str]], columns: Sequence[str]) -> dict[str, str]:
+    """Give each field the column whose name is most like one of its names, the most alike first."""
+    alike = sorted(
+        (
+            (max(SequenceMatcher(None, _plain(column), _plain(key)).ratio() for key in (name, *keys)), name, column)
+            for name, keys in wanted.items()
+            for column in columns
+        ),
+        key=lambda found: -found[0],
+    )
+    chosen: dict[str, str] = {}
+    for _, name, column in alike:
+        if name not in chosen and column not in chosen.values():
+            chosen[name] = column
+    return {name: chosen[name] for name in wanted if name in chosen}
 
 
 def _spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:

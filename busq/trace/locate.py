@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from busq._util import arguments
-from busq.trace import epfl, places, shiviz
+from busq.trace import csv_log, epfl, ndjson, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS
 from busq.trace.described import beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
-from busq.trace.field_names import FIELDS
+from busq.trace.field_names import FIELDS, Fields
 from busq.trace.finding import Finding
 from busq.trace.format_names import FORMATS
 from busq.trace.formats import TABLE
@@ -55,7 +55,8 @@ def find(
     in them (not what is hidden); `format`, one of FORMATS, if it is known; `options`, for formats that need some:
     "parser", "delimiter", "send" and "deliver" for "shiviz" (regular expressions), "field.process" and the like for
     tables (which field is which: a name or an expression, `busq.trace.expressions`), "kind.WORD" (what a word for a
-    kind means), "shape" ("events" or "messages");
+    kind means), "shape" ("events" or "messages"), "broadcast" ("true": where no send of a table has
+    destinations, each was to all processes);
     `runs_by`, what makes a run of tables: "file", "folder", "none" (all are one), or a column; without it, what
     `busq.trace.dataset` finds; `fields`, a file with such options (`busq.trace.described`; without it, `busq.toml`
     beside tables).  Options go before it.
@@ -103,7 +104,7 @@ def settled(options: Mapping[str, str] | None, described: str = "", runs_by: str
 
 
 def _check_options(options: Mapping[str, str]) -> None:
-    known = (*shiviz.OPTIONS, "shape", RUNS_BY, "kind.WORD", *(f"field.{name}" for name in FIELDS))
+    known = (*shiviz.OPTIONS, "broadcast", "shape", RUNS_BY, "kind.WORD", *(f"field.{name}" for name in FIELDS))
     for name, value in options.items():
         if name not in known and not name.startswith("kind."):
             raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
@@ -112,6 +113,8 @@ def _check_options(options: Mapping[str, str]) -> None:
             parsed(value)
         if name.startswith("kind.") and kinds(value) is None:
             raise TraceError(f"{name} is {value!r}: expected send, deliver, local or the like")
+    if (broadcast := options.get("broadcast", "true")) not in ("true", "false"):
+        raise TraceError(f"broadcast {broadcast!r}: expected true or false")
     if options.get("shape", "events") not in SHAPES:
         raise TraceError(f"shape {options['shape']!r}: expected {' or '.join(SHAPES)}")
 
@@ -158,8 +161,19 @@ def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> File:
         return File(path, path, "epfl", True)
     if file.format:
         return file
+    if lacking := _lacking(path, wanted, options):
+        raise TraceError(f"{path}: {lacking}")
     what = "an empty file" if file.is_empty else "a binary file" if is_binary(beginning(path)) else "a file"
     raise TraceError(f"{path}: found {what} that is no log: expected {_expected(wanted)}")
+
+
+def _lacking(path: str, wanted: str | None, options: Mapping[str, str]) -> str:
+    """Return what a table lacks to be a log; "" if the file is none."""
+    head = beginning(path)
+    if is_binary(head) or wanted not in (None, "csv", "ndjson"):
+        return ""
+    names = ndjson.names_in(head) or csv_log.columns_in(head)
+    return Fields(options).lacking_in(names) if names else ""
 
 
 def _recognised(path: str, root: str, wanted: str | None, options: Mapping[str, str]) -> File:

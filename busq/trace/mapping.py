@@ -6,8 +6,8 @@ happens here and in `busq.trace.ordering`, column by column: `named` gives indic
 Where a log leaves something open, the guess and its finding are made here:
 
 - a destination such as "*" means all processes, unless a process has that name;
-- where no send has destinations, messages with several receivers are broadcasts, and others were sent to the
-  process that delivered them;
+- where no send has destinations, a message was sent to those that delivered it, and losses are unknown; several
+  receivers may each read a choice of their own, unless by the option `broadcast` each was to all;
 - a name that several senders use means one message of each; a delivery without a sender means the first;
 - a delivered message that was never sent gets a number that no sent message has.
 """
@@ -217,7 +217,7 @@ def mapped(
         rows.columns["clock"] = pa.array(its, SCHEMA.field("clock").type)
     findings += one_sided(source, int(rows.is_send.sum()), int(rows.is_delivery.sum()))
     numbers, labels = _message_numbers(rows, processes, findings)
-    rows = _with_destinations(source, rows, numbers, len(processes.names), findings)
+    rows = _with_destinations(source, rows, numbers, processes, findings)
     return _run(source, rows, processes, numbers, labels, findings, columns)
 
 
@@ -265,7 +265,8 @@ def _with_all_for_words(source: Source, rows: Rows, processes: Processes, findin
     chosen[rows.owners[rows.to >= count]] = True
     if not chosen.any():
         return rows
-    sent = rows.keys[chosen & (rows.message >= 0)]
+    is_chosen_send = chosen & rows.is_send  # a word may stand in the rows of deliveries, too
+    sent = rows.keys[is_chosen_send & (rows.message >= 0)]
     is_own = (rows.sender < 0) | (rows.sender == rows.process)
     own = bool(((rows.kind == int(Kind.DELIVER)) & is_own & np.isin(rows.keys, sent)).any())
     everybody = np.array([index for index in range(count) if index not in processes.unheard], np.int64)
@@ -274,7 +275,7 @@ def _with_all_for_words(source: Source, rows: Rows, processes: Processes, findin
     path, line = source.paths[rows.file[first]], int(rows.line[first])
     shown = " ".join([*processes.names, *processes.words][index] for index in lists[first])
     text = f"{path}:{line}: sent to {shown!r}: taken as all processes{'' if own else ' but the sender'}"
-    findings.append(Finding("no-destinations", text, int(chosen.sum()), path, line, is_error=False))
+    findings.append(Finding("no-destinations", text, int(is_chosen_send.sum()), path, line, is_error=False))
     for row in np.flatnonzero(chosen):
         lists[row] = everybody if own else everybody[everybody != rows.process[row]]
     return replace(rows, to=np.concatenate(lists), lengths=np.array([len(one) for one in lists]))
@@ -376,27 +377,39 @@ def _found(where: Any, keys: Any) -> Any:
 # ---- destinations where no send has any ----
 
 
-def _with_destinations(source: Source, rows: Rows, numbers: Any, count: int, findings: list[Finding]) -> Rows:
-    """Return rows whose sends have destinations; where none has any, they follow from the deliveries."""
+def _with_destinations(source: Source, rows: Rows, numbers: Any, processes: Processes, findings: list[Finding]) -> Rows:
+    """Return rows whose sends have destinations; where none has any, they follow from the deliveries, or are all."""
     sends = int(rows.is_send.sum())
     if not sends or rows.tells[rows.is_send].any():
         return rows
     path = source.paths[rows.file[np.flatnonzero(rows.is_send)[0]]]
+    if source.options.get("broadcast") == "true":
+        return _with_broadcasts(rows, numbers, processes, path, findings)
     pairs = np.unique(np.stack([numbers[rows.is_delivery], rows.process[rows.is_delivery]]), axis=1)
-    delivered, counts = np.unique(pairs[0], return_counts=True)
-    lengths = np.zeros(len(rows.kind), np.int64)
-    if (counts > 1).any():
-        why = "they are taken as broadcasts, as messages have several receivers"
-        findings.append(Finding("no-destinations", f"{path}: {NO_DESTINATIONS}: {why}", sends, path, is_error=False))
-        own = bool((rows.is_delivery & (numbers >> 32 == rows.process)).any())
-        lengths[rows.is_send] = count if own else count - 1
-        to = np.tile(np.arange(count), sends)
-        return replace(rows, lengths=lengths, to=to if own else to[to != np.repeat(rows.process[rows.is_send], count)])
+    delivered, begins, counts = np.unique(pairs[0], return_index=True, return_counts=True)
     why = "those who delivered are taken as such, so no loss can be told"
     findings.append(Finding(RECEIVERS_DERIVED, f"{path}: {NO_DESTINATIONS}: {why}", sends, path, is_error=False))
     place = _found(delivered, numbers[rows.is_send])
-    lengths[rows.is_send] = place >= 0
-    return replace(rows, lengths=lengths, to=pairs[1][place[place >= 0]])
+    place, is_known = place[place >= 0], place >= 0
+    sizes = counts[place]
+    lengths = np.zeros(len(rows.kind), np.int64)
+    lengths[np.flatnonzero(rows.is_send)[is_known]] = sizes
+    within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return replace(rows, lengths=lengths, to=pairs[1][np.repeat(begins[place], sizes) + within])
+
+
+def _with_broadcasts(rows: Rows, numbers: Any, processes: Processes, path: str, findings: list[Finding]) -> Rows:
+    """Return rows whose sends go to all processes; to their senders too, if one delivered what it sent."""
+    own = bool((rows.is_delivery & (numbers >> 32 == rows.process)).any())
+    why = f"each is taken as sent to all processes{'' if own else ' but the sender'}, as asked for"
+    sends = np.flatnonzero(rows.is_send)
+    text = f"{path}: {NO_DESTINATIONS}: {why}"
+    findings.append(Finding("no-destinations", text, len(sends), path, is_error=False))
+    everybody = [index for index in range(len(processes.names)) if index not in processes.unheard]
+    to = np.tile(np.array(everybody, np.int64), len(sends))
+    owners = np.repeat(sends, len(everybody))
+    is_meant = own | (to != rows.process[owners])
+    return replace(rows, lengths=np.bincount(owners[is_meant], minlength=len(rows.kind)), to=to[is_meant])
 
 
 # ---- tables ----

@@ -45,6 +45,17 @@ def is_log(head: bytes, options: Mapping[str, str], keys: Mapping[str, str] | No
     return "process" in known_names and len(known_names) > 1
 
 
+def names_in(head: bytes) -> list[str]:
+    """Return the names in the first object of a text.
+
+    >>> names_in(b'{"Tag": 1, "where": 2}'), names_in(b"b 1")
+    (['Tag', 'where'], [])
+    """
+    lines = (line for line in decoded(head).splitlines()[:_LOOKED_AT] if line.lstrip().startswith("{"))
+    raw = next((raw for raw in map(_parsed, lines) if isinstance(raw, dict)), {})
+    return list(raw)
+
+
 def _parsed(line: str) -> Any:
     try:
         return json.loads(line)

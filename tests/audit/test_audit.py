@@ -114,6 +114,15 @@ def test_a_label_that_is_a_name_is_used_and_one_that_is_a_text_is_not() -> None:
     assert check.text == "bob delivered ann.2 before hello, but ann sent hello before ann.2"
 
 
+@pytest.mark.parametrize("length", [24, 25, 36, 200])
+def test_an_id_is_told_whole_however_long(length: int) -> None:
+    first, second = (f"{place}-".ljust(length, "é") for place in ("one", "two"))
+    run = run_of(ann="sends 1 to bob; sends 2 to bob", bob="gets ann.2; gets ann.1")
+    log = run.logs[0].set_column(11, "label", pa.array([first, second]))
+    text = audit(replace(run, logs=(log, run.logs[1]))).checks["fifo"].text
+    assert text == f"bob delivered {second} before {first}, but ann sent {first} before {second}"
+
+
 def test_a_process_may_be_called_like_a_message_of_the_observers() -> None:
     run = run_of(m1="sends 1 to m2; sends 2 to m2", m2="gets m1.2; gets m1.1")
     assert audit(run).checks["fifo"].text == "m2 delivered m1.2 before m1.1, but m1 sent m1.1 before m1.2"

@@ -105,3 +105,24 @@ def test_the_command_says_what_it_took_for_a_run_and_takes_orders(tmp_path: Path
     result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--follow", "--runs-by", "file"])
     assert result.exit_code == 2
     assert "leave --runs-by to an audit afterwards" in result.stderr
+
+
+def test_the_command_is_told_that_all_were_broadcasts(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(
+        "host,event,id\nann,send,x\nann,send,y\nbob,deliver,x\nbob,deliver,y\ncleo,deliver,y\n"
+    )
+    for more, verdict, code in (([], "unknown", 0), (["--broadcast"], "invalid", 1)):
+        result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--json", *more])
+        lost = json.loads(result.stdout)["runs"][0]["verdicts"]["lost"]
+        assert (lost["verdict"], lost["count"], result.exit_code) == (verdict, code, code)
+
+
+def test_readers_with_choices_of_their_own_have_lost_nothing(tmp_path: Path) -> None:
+    """A stream has two readers, and one of them asked for some messages only; destinations are unknown."""
+    events = [("s", "send", "123"), ("all", "deliver", "123"), ("some", "deliver", "13")]
+    lines = [f"{host},{event},{name}" for host, event, names in events for name in names]
+    path = tmp_path / "stream.csv"
+    path.write_text("\n".join(["host,event,id", *lines, ""]))
+    lost = judged(path).checks["lost"]
+    assert (lost.verdict, lost.count) == ("unknown", 0)
+    assert "no send tells its destinations" in lost.text

@@ -296,3 +296,47 @@ def test_what_nobody_sent_is_called_as_its_receiver_calls_it(tmp_path: Path) -> 
     path = tmp_path / "a.ndjson"
     path.write_text('{"process": "bob", "event": "deliver", "message": "hello", "from": "ann"}\n')
     assert "bob delivered hello, which nobody sent, but the log of ann is empty" in " ".join(audit(path).output.split())
+
+
+def test_a_terminal_shows_the_ends_of_a_long_id_and_a_file_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [f"order-{'x' * 60}-{number}" for number in range(2)]
+    sends = [f"send,ann,{name},bob,{time}" for time, name in enumerate(ids)]
+    takes = [f"deliver,bob,{name},,{time}" for time, name in enumerate(reversed(ids), 10)]
+    path = tmp_path / "long.csv"
+    path.write_text("\n".join(["event,process,message,destinations,time", *sends, *takes, ""]))
+    told = f"bob delivered {ids[1]} before {ids[0]}, but ann sent {ids[0]} before {ids[1]}"
+    assert judged(path)["runs"][0]["verdicts"]["fifo"]["text"] == told
+    assert told.replace(" ", "") in "".join(audit(path).stdout.split())
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a terminal
+    shown = " ".join(audit(path).stdout.split())
+    assert "order-xxxxxxxxxxxxx…xxxxxxxxxxxxxxxxxx-1 before order-" in shown
+    assert ids[0] not in shown.replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ((), "but no process and no kind: try --field process=who --field kind=Tag"),
+        (("--field", "kind=Tagg"), "but no 'Tagg' for kind: try --field kind=Tag"),
+        (("--field", "kind=Tag"), "but no process: try --field process=who"),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+def test_a_table_of_other_columns_is_told_what_it_lacks(
+    tmp_path: Path, form: str, field: tuple[str, ...], told: str
+) -> None:
+    path = tmp_path / f"log.{form}"
+    path.write_text("Tag,who,msg\nS,ann,1\n" if form == "csv" else '{"Tag": "S", "who": "ann", "msg": 1}\n')
+    result = audit(path, *field)
+    assert result.exit_code == 2
+    assert f"found the columns Tag, who and msg, {told}" in result.output
+
+
+def test_logs_in_which_nothing_could_be_judged_end_with_2(tmp_path: Path) -> None:
+    path = tmp_path / "sends.csv"
+    path.write_text("event,process,message,destinations\nsend,ann,1,bob\n")
+    result = audit(path)
+    assert result.exit_code == 2
+    assert "Exit code 2: nothing could be judged" in " ".join(result.stdout.split())

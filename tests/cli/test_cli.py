@@ -32,16 +32,13 @@ NO_FAULT = {name: {"ok": True, "count": 0, "claimed": True} for name in NAMES}
 
 
 @pytest.fixture
-def buses(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def buses(own_directory: Path) -> Iterator[Path]:
     """A directory of buses for one test; nothing but buses that the test made may be in it at the end."""
-    directory = bus_directory / f"cli-{time.monotonic_ns()}"
-    directory.mkdir(mode=0o700)
-    monkeypatch.setenv("BUSQ_DIR", str(directory))
-    yield directory
+    yield own_directory
     for name in ("orders", "mail"):
         with contextlib.suppress(FileNotFoundError):
             busq.Bus.unlink(name)
-    assert os.listdir(directory) == []
+    assert os.listdir(own_directory) == []
 
 
 def run(*arguments: str, stdin: bytes | None = None) -> Result:

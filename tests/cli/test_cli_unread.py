@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import os
 import subprocess
 import sys
@@ -103,22 +101,10 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def buses(bus_directory: Path, request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
+def buses(own_directory: Path) -> Iterator[dict[str, str]]:
     """A directory of buses for one test, with the bus "orders" in it; an environment that names it."""
-    directory = bus_directory / f"unread-{next(_numbers)}"
-    directory.mkdir(mode=0o700)
-    former = os.environ["BUSQ_DIR"]
-    os.environ["BUSQ_DIR"] = str(directory)
-    try:
-        with busq.Bus.create("orders", peers=4, capacity=64, arena=1 << 20):
-            yield {"BUSQ_DIR": str(directory)}
-        with contextlib.suppress(FileNotFoundError):
-            busq.Bus.unlink("orders")
-    finally:
-        os.environ["BUSQ_DIR"] = former
-
-
-_numbers = itertools.count()
+    with busq.Bus.create("orders", peers=4, capacity=64, arena=1 << 20):
+        yield {"BUSQ_DIR": str(own_directory)}
 
 
 def run(arguments: Sequence[str], place: Path, buses: Mapping[str, str], **streams: Any) -> Any:

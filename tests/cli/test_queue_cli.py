@@ -18,15 +18,10 @@ from busq.cli import commands
 
 
 @pytest.fixture
-def orders(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[busq.Bus]:
+def orders(own_directory: Path) -> Iterator[busq.Bus]:
     """A bus by that name in a directory of its own."""
-    directory = bus_directory / f"queues-{time.monotonic_ns()}"
-    directory.mkdir(mode=0o700)
-    monkeypatch.setenv("BUSQ_DIR", str(directory))
     with busq.Bus.create("orders", peers=16, capacity=64, arena=1 << 21) as bus:
         yield bus
-    for path in directory.iterdir():
-        path.unlink()
 
 
 def run(*arguments: str) -> Result:

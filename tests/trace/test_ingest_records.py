@@ -160,11 +160,11 @@ def test_who_is_only_a_receiver_is_a_process(tmp_path: Path) -> None:
     assert read(tmp_path, "a.ndjson", ndjson(named()[:1])).processes == ("ann", "bob", "cleo")
 
 
-def test_sends_without_destinations_are_broadcasts_if_several_deliver(tmp_path: Path) -> None:
-    text = "host,event,id\na,send,x\na,deliver,x\nb,deliver,x\nc,local,rests\n"
+def test_sends_without_destinations_go_to_all_who_delivered(tmp_path: Path) -> None:
+    text = "host,event,id\na,send,x\na,send,y\na,send,z\na,deliver,x\nb,deliver,z\nb,deliver,x\nc,local,rests\n"
     run = read(tmp_path, "a.csv", text)
-    assert story(run, 0) == ["a.1 -> a,b,c", "<- a.1"]
-    assert [(finding.kind, finding.is_error) for finding in run.findings] == [("no-destinations", False)]
+    assert run.logs[0]["destinations"].to_pylist()[:3] == [[0, 1], [], [1]]
+    assert [(finding.kind, finding.is_error) for finding in run.findings] == [("derived-destinations", False)]
 
 
 def test_sends_without_destinations_go_to_who_delivered_if_one_did(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 import sys
 import uuid
@@ -276,6 +277,63 @@ def test_a_phantom_beside_a_send_to_all_is_counted(tmp_path: Path, name: str) ->
     (run,) = busq.audit.audit(tmp_path / name).runs
     assert f"{tmp_path / name}:" in run.findings[0].text
     assert "sent to '*': taken as all processes but the sender" in run.findings[0].text
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_word_for_all_in_every_row_makes_no_sender_a_receiver(tmp_path: Path, name: str) -> None:
+    """As with `--field "destinations='*'"`: the word stands beside deliveries, too."""
+    rows = [("ann", "send", number, "*", 0) for number in "123"]
+    rows += [("bob", "deliver", number, "*", 0) for number in "123"] + [
+        ("cleo", "deliver", number, "*", 0) for number in "13"
+    ]
+    put_events(tmp_path / name, rows)
+    assert faults(tmp_path / name) == {"lost": 1}
+    (run,) = busq.audit.audit(tmp_path / name).runs
+    assert run.findings[0].text.endswith("taken as all processes but the sender")
+    assert run.findings[0].count == 3
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.ndjson", "a.parquet"])
+@pytest.mark.parametrize("own", [False, True])
+def test_sends_without_destinations_are_broadcasts_if_it_is_said(tmp_path: Path, name: str, own: bool) -> None:
+    came = {"ann": "123" if own else "", "bob": "123", "cleo": "13"}
+    rows = [("ann", "send", number, None, place) for place, number in enumerate("123")]
+    for host, numbers in came.items():
+        first = 3 if host == "ann" else 0
+        rows += [(host, "deliver", number, None, place) for place, number in enumerate(numbers, first)]
+    if name == "a.ndjson":
+        lines = [json.dumps({"host": host, "event": event, "id": number}) for host, event, number, _, _ in rows]
+        (tmp_path / name).write_text("\n".join([*lines, ""]))
+    else:
+        put_events(tmp_path / name, rows)
+    (silent,) = busq.audit.audit(tmp_path / name).runs
+    assert silent.checks["lost"].verdict == "unknown"
+    (run,) = busq.audit.audit(tmp_path / name, options={"broadcast": "true"}).runs
+    assert (run.checks["lost"].verdict, run.checks["lost"].count) == ("invalid", 1)
+    assert "no send tells its destinations: each is taken as sent to all processes" in run.findings[0].text
+    assert ("but the sender" in run.findings[0].text) is not own
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_destinations_that_are_told_stay_where_others_are_broadcasts(tmp_path: Path, name: str) -> None:
+    rows = [("ann", "send", "x", "bob", 0), ("bob", "deliver", "x", None, 0), ("cleo", "local", "", None, 0)]
+    put_events(tmp_path / name, rows)
+    (run,) = busq.audit.audit(tmp_path / name, options={"broadcast": "true"}).runs
+    assert run.checks["lost"].verdict == "valid"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="reading TOML needs Python 3.11")
+def test_a_file_beside_the_tables_says_that_all_are_broadcasts(tmp_path: Path) -> None:
+    rows = [("ann", "send", "x", None, 0), ("bob", "deliver", "x", None, 0), ("cleo", "send", "y", None, 0)]
+    put_events(tmp_path / "a.csv", rows)
+    (tmp_path / "busq.toml").write_text("broadcast = true\n")
+    assert faults(tmp_path) == {"lost": 3}
+    (tmp_path / "busq.toml").write_text("broadcast = 'yes'\n")
+    with pytest.raises(TraceError, match=r"busq\.toml: broadcast is 'yes': expected true or false"):
+        trace.find(tmp_path)
+    (tmp_path / "busq.toml").unlink()
+    with pytest.raises(TraceError, match=r"broadcast 'yes': expected true or false"):
+        trace.find(tmp_path, options={"broadcast": "yes"})
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.parquet"])

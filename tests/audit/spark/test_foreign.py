@@ -70,6 +70,26 @@ def test_every_fault_among_names_that_tell_nothing_is_counted(
     assert_same(found, wanted, source.name)
 
 
+def test_a_dictionary_of_long_text_ids_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """20,000 ids of 32 characters make a large page; two of the messages are swapped."""
+    rng = random.Random(30)
+    ids = [f"{rng.getrandbits(128):032x}" for _ in range(20_000)]
+    got = [*ids[:100], ids[101], ids[100], *ids[102:]]
+    count = len(ids)
+    columns = {
+        "process": ["svc-a"] * count + ["svc-b"] * count,
+        "position": [*range(count)] * 2,
+        "kind": ["send"] * count + ["deliver"] * count,
+        "message": ids + got,
+        "destinations": pa.array([["svc-b"]] * count + [None] * count, pa.list_(pa.string())),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "events.parquet")
+    (source,) = find([tmp_path]).sources
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert wanted.checks["fifo"].count == 1
+    assert_same(found, wanted, source.name)
+
+
 # ---- small runs at random, under any names ----
 
 

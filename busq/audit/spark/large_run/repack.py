@@ -112,7 +112,8 @@ def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.Record
                 if process != last or writer is None:
                     files.close()
                     path = os.path.join(folder, f"{process}-{uuid.uuid4().hex}.parquet")
-                    writer = files.enter_context(pq.ParquetWriter(path, schema, compression="lz4"))
+                    # Spark's reader cannot unpack a large page of LZ4, such as a dictionary of text ids.
+                    writer = files.enter_context(pq.ParquetWriter(path, schema, compression="snappy"))
                     last = process
                     facts = {"process": process, "position": rows["position"][0].as_py(), "path": path}
                     yield pa.RecordBatch.from_pylist([facts], schema=_FILE)
