@@ -104,6 +104,15 @@ def unlink_quietly(name: str) -> None:
 
 
 @pytest.fixture
+def own_directory(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A directory of buses for one test, removed afterwards with what is in it."""
+    path = Path(tempfile.mkdtemp(prefix="own-", dir=bus_directory))
+    monkeypatch.setenv("BUSQ_DIR", str(path))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
 def bus_name(request: pytest.FixtureRequest) -> Iterator[str]:
     """A name that no other test and no other run uses; whatever has it afterwards is removed."""
     word = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:60].strip("-")

@@ -38,7 +38,7 @@ BY_EVENT: dict[str, Verdict] = {
     "full arena": FULL,
 }
 
-NO_LOOP = Absent("a queue has no coroutines, as multiprocessing's has none: call it in a thread")
+AWAITED = Works("by `aput` and `aget`")
 NO_CODEC = Absent("a queue pickles, as multiprocessing's does")
 
 BY_CELL: dict[tuple[str, str], Verdict] = {
@@ -46,8 +46,9 @@ BY_CELL: dict[tuple[str, str], Verdict] = {
         ("replica", event): Works("the thread of a replica receives what comes")
         for event in ("full queue", "full arena")
     },
-    **{(name, event): NO_LOOP for name in ("queue", "joinable queue") for event in ("asyncio", "uvloop", "trio")},
+    **{(name, event): AWAITED for name in ("queue", "joinable queue") for event in ("asyncio", "uvloop", "trio")},
     **{(name, "other codec"): NO_CODEC for name in ("queue", "joinable queue")},
+    ("state of a group", "resumed"): Works("without `ack`, what is held back goes with a joiner that closes"),
     ("replica", "closed"): Raises("ShutDown", "this replica was closed"),
     ("joinable queue", "closed"): Raises("ValueError", "is closed"),
     ("joinable queue", "forked"): Works("a queue is used by parent and child alike"),
@@ -70,18 +71,7 @@ APART = {
 # Known faults: the crossing must fail until the fault is mended; then its line goes.
 FAULTS: dict[tuple[str, str], str] = {}
 # Those that do not strike each time.
-SOMETIMES = {
-    **{
-        (feature, "signal handler that raises"): "a bus may stay open in the process, after an exception somewhere"
-        for feature in ("watched", "state of a group")
-    },
-    ("replica", "stopped"): "on a loaded machine there may be no room for a minute, though all take",
-    ("state of a group", "resumed"): "what is held back until a state comes is lost if the peer closes before",
-    **{
-        ("watched", event): "a watcher whose queue is full gets no `left` and `joined` before what comes next"
-        for event in ("killed", "stopped", "resumed")
-    },
-}
+SOMETIMES: dict[tuple[str, str], str] = {}
 
 
 def expected(feature: str, event: str) -> Verdict:

@@ -29,6 +29,7 @@ class Feature:
 
     is_way = True  # otherwise a mode, of whatever is given
     has_own_inbox = False
+    waits_in_process = False  # what has no room is sent later, by a thread
     inboxes: tuple[str, ...] = ("taker",)  # each gets every unit
     per_work = 1
     tells = True  # an exception from outside, in a call, has the attribute `sent`
@@ -43,6 +44,7 @@ class Feature:
     outlives_giver = True  # what was given is in shared memory
     has_giver = True  # what gives is an object that can be closed, and forked
     slack = 0  # how many more units may find room one time than another
+    takes_by_itself = False  # in a thread of its own; a giver waits for room then
     lost_by_strike = (
         0  # units that an exception from outside may lose: one that has left the queue, in a call in Python
     )
@@ -126,6 +128,9 @@ class Feature:
 
     def check_end(self, play: Any) -> None:
         """Check what only holds when everything has been taken."""
+
+    def closes(self, taker: Taker) -> None:
+        """Note what may be lost with a taker that closes."""
 
     def close_giver_under(self, giver: Giver) -> None:
         """Close what gives, before it gives once more."""
@@ -237,13 +242,18 @@ class Watched(Feature):
         before = taker.facts.get(message.sender, "unknown")
         if message.kind in ("joined", "left"):
             fits = ("left", "unknown") if message.kind == "joined" else ("joined", "data", "unknown")
+            if message.kind == "joined" and before not in fits and message.sender in taker.session.unwatched:
+                taker.session.unwatched.discard(message.sender)
+                before = "unknown"
             expect(before in fits or taker.session.is_mixed, f"{message.kind} behind {before}")
             taker.facts[message.sender] = message.kind
             return []
         units = super().read(taker, message)
         if units is not None and not message.redelivered:
-            expect(before in ("joined", "unknown") or taker.session.is_mixed, f"{units[0]} comes behind {before}")
-            taker.facts[message.sender] = "data"
+            is_watched = not taker.session.given_while_away.intersection(units)
+            fits = before in ("joined", "unknown") or not is_watched
+            expect(fits or taker.session.is_mixed, f"{units[0]} comes behind {before}")
+            taker.facts[message.sender] = "data" if is_watched else "unknown"
         return units
 
 
@@ -267,8 +277,12 @@ class Node(Feature):
             giver.settle()
 
     async def prepare_in_loop(self, giver: Any) -> None:
-        await giver.peer.send("taker", b"node|?")
-        self.giver_got(giver, await giver.peer.recv(PATIENCE_S))
+        end_s = time.monotonic() + PATIENCE_S
+        while self not in giver.facts:  # a taker that is cancelled before it answers does not answer later
+            expect(time.monotonic() < end_s, "the handle of a node does not come")
+            await giver.peer.send("taker", b"node|?")
+            with contextlib.suppress(busq.Empty):
+                self.giver_got(giver, await giver.peer.recv(0.5))
 
     def giver_got(self, giver: Giver, message: Any) -> bool:
         if message.kind == "data" and message.data == b"node|!":
@@ -381,13 +395,23 @@ class State(Group):
     inboxes = ("state:taker", "state:witness")
 
     def enter(self, taker: Taker) -> Any:
-        units: list[Unit] = []
-        taker.facts[self] = units
+        units: list[Unit] = taker.facts.setdefault(self, [])
+        if taker.name == "taker":
+            self._held_back = taker.session.ledger.sure  # what is given until the state comes
 
         def take(state: bytes) -> None:
+            self._held_back = dict(taker.session.ledger.sure)
             units[:] = [Unit(giver, number) for giver, number in json.loads(state)]
 
         return self.change(taker, state=lambda: json.dumps(units).encode(), take=take)
+
+    def closes(self, taker: Taker) -> None:
+        """What is held back from a joiner, and was received without `ack`, goes with it (Peer.enter)."""
+        if taker.name == "taker" and not taker.session.ack:
+            for way in taker.session.ways:
+                for inbox in way.inboxes:
+                    if inbox.split(":")[-1] == "taker" and not way.has_own_inbox:
+                        taker.session.ledger.optional[inbox].update(self._held_back)
 
     def is_refusal(self, error: BaseException) -> bool:
         """While a message is sorted, `state` or `take` may run."""
@@ -396,11 +420,13 @@ class State(Group):
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
         units = super().read(taker, message)
         if units and not message.redelivered:
-            taker.facts[self] += units
+            taker.facts.setdefault(self, []).extend(units)  # also of a predecessor, while another group is entered
         return units
 
     def check_end(self, play: Any) -> None:
         mine, other = play.taker.facts[self], play.witness.facts[self]
+        if play.session.is_mixed:  # a handler notes what it takes before the call that it strikes does
+            mine, other = sorted(mine), sorted(other)
         expect(mine == other, f"the states differ: {mine[-5:]} of {len(mine)}, {other[-5:]} of {len(other)}")
         sure = [unit for unit in play.ledger.sure if unit in set(other)]
         expect(len(sure) == play.ledger.count(self.inboxes[1]), "the state has lost something")
@@ -542,6 +568,7 @@ class Queue(Feature):
     tells = False
     lost_by_strike = 1
     can_be_full = False
+    waits_in_process = True
     outlives_giver = False
 
     def begin(self, session: Session) -> None:
@@ -583,6 +610,19 @@ class Queue(Feature):
     def got(self) -> None:
         """Report that a unit is done with."""
 
+    @contextlib.asynccontextmanager
+    async def loop_giver(self, session: Session) -> AsyncIterator[Any]:
+        from crossings.loops import LoopGiver
+
+        yield LoopGiver(session, "loop", None)
+
+    @contextlib.asynccontextmanager
+    async def loop_taker(self, session: Session) -> AsyncIterator[Any]:
+        yield LoopQueueTaker(session, self)
+
+    async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
+        await self.queue.aput((*units[0], bytes(giver.session.size)), timeout)
+
 
 class Joinable(Queue):
     name = "joinable queue"
@@ -595,7 +635,7 @@ class Joinable(Queue):
     doubled_by_kill = 1
 
     def make(self, session: Session) -> Any:
-        return busq.JoinableQueue(maxsize=8, bus=session.bus)
+        return busq.JoinableQueue(maxsize=4, bus=session.bus)  # no more than the bus holds
 
     def got(self) -> None:
         self.queue.task_done()
@@ -629,6 +669,19 @@ class QueueInbox:
         """A queue is closed by its last user, when nothing needs it any more."""
 
 
+class LoopQueueTaker:
+    """The same in an event loop."""
+
+    def __init__(self, session: Session, way: Queue) -> None:
+        self._session, self._way = session, way
+
+    async def take_in_loop(self, timeout: float | None) -> int:
+        giver, number, _ = await self._way.queue.aget(timeout)
+        self._session.notes.took(self._way.inboxes[0], "loop", Unit(giver, number), False)
+        self._way.got()
+        return 1
+
+
 class Units(busq.Replica):
     """The replica of a session: a list of units."""
 
@@ -648,6 +701,7 @@ class Replica(Feature):
     inboxes = ("replica:taker",)
     tells = False
     lost_by_kill = 0
+    takes_by_itself = True
 
     def open_giver(self, giver: Giver) -> None:
         giver.facts[self] = self.join_as(giver)

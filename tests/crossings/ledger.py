@@ -77,8 +77,8 @@ class Ledger:
         return len({one.unit for one in self.took[inbox]} & self.sure.keys())
 
     def has(self, inbox: str, units: list[Unit]) -> bool:
-        found = {one.unit for one in self.took[inbox][-100:]}
-        return all(unit in found for unit in units)
+        """Whether all of these came; however many have come behind them, as after a pause of this process."""
+        return all(any(one.unit == unit for one in reversed(self.took[inbox])) for unit in units)
 
     def _missing(self, inbox: str) -> list[Unit]:
         found = {one.unit for one in self.took[inbox]}
@@ -141,6 +141,7 @@ class Log:
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, self._SIZE)
+        self._counted = memoryview(self._memory)[:8].cast("Q")  # one store; struct.pack_into clears before it writes
         self._count = 0
 
     def add(self, what: int, unit: Unit, place: int = 0) -> None:
@@ -150,10 +151,10 @@ class Log:
             raise Wrong("a child does more than its log can hold")
         self._ENTRY.pack_into(self._memory, at, what, place, unit.number, unit.giver.encode())
         self._count += 1
-        struct.pack_into("=Q", self._memory, 0, self._count)
+        self._counted[0] = self._count
 
     def __len__(self) -> int:
-        return int(struct.unpack_from("=Q", self._memory, 0)[0])
+        return self._counted[0]
 
     def entries(self) -> Iterator[tuple[int, Unit, int]]:
         for count in range(len(self)):
@@ -161,4 +162,5 @@ class Log:
             yield what, Unit(giver.rstrip(b"\0").decode(), number), place
 
     def close(self) -> None:
+        self._counted.release()
         self._memory.close()

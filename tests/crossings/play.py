@@ -31,6 +31,8 @@ class Play:
         self.giver = session.giver()
 
     def open_taker(self, *, resume: bool = False) -> Taker:
+        if resume:  # a notice may be left to it, and is not followed by what its predecessor would have got
+            self.session.unwatched.update(("visitor", "another"))
         self.taker = session_taker = self.session.taker(resume=resume)
         for inbox in self.session.inboxes_of("taker"):
             self.ledger.absent.discard(inbox)

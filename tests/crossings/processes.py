@@ -81,9 +81,12 @@ class Stopped(Event):
             done = len(child.log)
             child.wait_until(lambda n=done: len(child.log) > n or play.take_all(), "gives nothing")
             self._stop(play, child)
+            if not play.way.takes_by_itself:  # a stopped member whose queue is full holds up those that give
+                play.give(5)
+                play.take_last()
+            child.signal(signal.SIGCONT)
             play.give(5)
             play.take_last()
-            child.signal(signal.SIGCONT)
         child.join(play.take_all)
         return None
 

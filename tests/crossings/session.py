@@ -128,6 +128,8 @@ class Session:
         self.has_peer = any(not one.has_own_inbox for one in self.ways)
         self.lives = itertools.count(1)
         self.depth = 0  # of calls in the middle of others, in one thread
+        self.given_while_away: set[Unit] = set()  # while the taker was closed, and watched no peer
+        self.unwatched: set[str] = set()  # names of peers whose end the taker may have missed meanwhile
         self.is_mixed = False  # several callers take: what one sees next need not come next
 
     def close(self) -> None:
@@ -337,6 +339,8 @@ class Taker:
                 self.take(0)
 
     def close(self) -> None:
+        for way in self.session.ways:
+            way.closes(self)
         for part in reversed(self.parts):
             part.close()
 
@@ -384,6 +388,9 @@ class Inbox:
         return n_units
 
     def close(self) -> None:
+        """Close it, after noting what was taken when a signal struck."""
+        for box in self._boxes.values():
+            self._read_box(box)
         self.peer.close()
 
 

@@ -10,6 +10,7 @@ from crossings.event import Event, needs
 from crossings.features import Json, told
 from crossings.ledger import expect
 from crossings.play import Play
+from crossings.session import PATIENCE_S
 
 import busq
 
@@ -23,10 +24,11 @@ class FullQueue(Event):
         play.open_taker()
         play.take_all()
         counts = []
+        timeout = PATIENCE_S if play.way.takes_by_itself else 0
         for _ in range(3):
             count, found = 0, None
             while isinstance(found, busq.Empty | None) and count < 200:  # what is asked is there, without a reply
-                count, found = count + 1, told(lambda: play.giver.give(timeout=0))
+                count, found = count + 1, told(lambda: play.giver.give(timeout=timeout))
             counts.append(count)
             play.take_last()
             if found is None:

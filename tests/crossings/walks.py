@@ -123,6 +123,8 @@ class Walk:
 
     def resume(self) -> None:
         play = self.play
+        if any(way.waits_in_process for way in play.session.ways):
+            play.take_all()  # a thread that waits for room would get the room of what a closed peer leaves
         play.is_away()
         assert play.taker is not None
         play.taker.close()
@@ -131,7 +133,7 @@ class Walk:
             way = self._way()
             if not way.is_answered and not way.has_own_inbox:
                 with contextlib.suppress(*GONE):
-                    play.giver.give(way, timeout=0)
+                    play.session.given_while_away.update(play.giver.give(way, timeout=0))
         play.open_taker(resume=True)
 
     def strike(self) -> None:
@@ -209,6 +211,10 @@ class Walk:
 
     def kill_taker(self) -> None:
         play = self.play
+        waits = any(way.waits_in_process for way in play.session.ways)
+        if waits:  # as in `resume`; what comes now may go the same way
+            play.take_all()
+        before = set(play.ledger.sure)
         play.is_away()
         assert play.taker is not None
         play.taker.close()
@@ -223,6 +229,9 @@ class Walk:
                     play.giver.give(way, timeout=0)
         time.sleep(self.chance.random() * 0.001)
         child.kill()
+        if waits:
+            for inbox in play.session.inboxes_of("taker"):
+                play.ledger.optional[inbox].update(play.ledger.sure.keys() - before)
         play.open_taker(resume=True)
 
     def kill_giver(self) -> None:

@@ -31,18 +31,7 @@ from busq.ops import doctor
 
 
 @pytest.fixture
-def buses(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory of buses for one test, emptied afterwards."""
-    directory = bus_directory / f"doctor-{time.monotonic_ns()}"
-    directory.mkdir(mode=0o700)
-    monkeypatch.setenv("BUSQ_DIR", str(directory))
-    yield directory
-    for path in directory.iterdir():
-        path.unlink()
-
-
-@pytest.fixture
-def orders(buses: Path) -> Iterator[busq.Bus]:
+def orders(own_directory: Path) -> Iterator[busq.Bus]:
     """A bus by that name, whose queues hold three messages."""
     with busq.Bus.create("orders", peers=8, capacity=3, arena=1 << 20) as bus:
         yield bus
@@ -236,7 +225,9 @@ def test_a_receiver_that_does_something_else_is_pointed_out(orders: busq.Bus, pe
     )
 
 
-def test_a_sender_that_waits_for_memory_is_told_who_has_the_messages(buses: Path, fork: Callable[..., Child]) -> None:
+def test_a_sender_that_waits_for_memory_is_told_who_has_the_messages(
+    own_directory: Path, fork: Callable[..., Child]
+) -> None:
     with busq.Bus.create("tight", peers=3, capacity=1000, arena=1 << 16) as bus:
 
         def send_much() -> None:
@@ -306,7 +297,7 @@ def test_a_durable_peer_that_is_gone_is_no_fault_until_its_queue_is_full(
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_many_that_are_gone_are_said_in_one_line(buses: Path, durable: bool) -> None:
+def test_many_that_are_gone_are_said_in_one_line(own_directory: Path, durable: bool) -> None:
     with busq.Bus.create("orders", peers=310, capacity=3, arena=1 << 21) as bus:
         for number in range(300):
             with bus.join(f"queue-{number}", durable=durable) as queue:
@@ -389,11 +380,11 @@ def test_who_dies_while_the_doctor_looks_is_buried_too(orders: busq.Bus, peer: C
 
 
 def test_one_whose_gravedigger_is_stopped_is_not_called_repaired(
-    buses: Path, orders: busq.Bus, peer: Callable[..., Child]
+    own_directory: Path, orders: busq.Bus, peer: Callable[..., Child]
 ) -> None:
     peer(be, "victim").kill()
     slot = facts(orders, "victim")["slot"]
-    with open(buses / "orders", "r+b") as file:
+    with open(own_directory / "orders", "r+b") as file:
         # What a process holds that is putting in order what this peer has left.
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, (1 << 41) + slot, 1, 0))
         report = examined("orders")
@@ -463,8 +454,8 @@ def make_wrecks(directory: Path) -> None:
     (directory / "stranger").chmod(0o600)
 
 
-def test_what_can_not_be_opened_is_explained_and_the_others_are_looked_at(buses: Path) -> None:
-    make_wrecks(buses)
+def test_what_can_not_be_opened_is_explained_and_the_others_are_looked_at(own_directory: Path) -> None:
+    make_wrecks(own_directory)
     with busq.Bus.create("sound", peers=2), busq.Bus.open("sound").join("alice"):
         result = run("doctor", "--json")
         assert result.exit_code == 1
@@ -487,13 +478,13 @@ def test_what_can_not_be_opened_is_explained_and_the_others_are_looked_at(buses:
 
 
 def test_a_bus_whose_insides_are_damaged_gets_a_diagnosis_and_no_traceback(
-    buses: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    own_directory: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "LOOK_EVERY_S", 0.001)
     with busq.Bus.create("sound", peers=2, capacity=4, arena=1 << 16) as bus, bus.join("bob", durable=True) as bob:
         for _ in range(3):
             bob.send("bob", b"x")
-    sound = (buses / "sound").read_bytes()
+    sound = (own_directory / "sound").read_bytes()
     random_ = random.Random(seed)
     for _ in range(40):
         image = bytearray(sound)
@@ -501,27 +492,27 @@ def test_a_bus_whose_insides_are_damaged_gets_a_diagnosis_and_no_traceback(
             image[random_.randrange(4096, len(image))] = random_.randrange(256)
         for peer_slot in range(2):  # where most is
             image[4096 + 1024 * peer_slot + random_.randrange(1024)] = random_.randrange(256)
-        (buses / "damaged").write_bytes(image)
-        (buses / "damaged").chmod(0o600)
+        (own_directory / "damaged").write_bytes(image)
+        (own_directory / "damaged").chmod(0o600)
         for arguments in (["doctor"], ["doctor", "damaged", "--json"], ["info", "damaged", "--interval", "0"], ["gc"]):
             result = run(*arguments)
             assert result.exit_code in (0, 1), (arguments, result.exception)
             assert result.exception is None or isinstance(result.exception, SystemExit), (arguments, result.exception)
-        assert (buses / "sound").read_bytes()[4096:] == sound[4096:]
+        assert (own_directory / "sound").read_bytes()[4096:] == sound[4096:]
 
 
-def test_gc_removes_what_is_stale_and_leaves_what_it_does_not_know(buses: Path) -> None:
-    make_wrecks(buses)
-    before = sorted(os.listdir(buses))
+def test_gc_removes_what_is_stale_and_leaves_what_it_does_not_know(own_directory: Path) -> None:
+    make_wrecks(own_directory)
+    before = sorted(os.listdir(own_directory))
     would = run("gc", "--dry-run", "--json")
-    assert sorted(os.listdir(buses)) == before
+    assert sorted(os.listdir(own_directory)) == before
     done = run("gc", "--json")
     assert (would.exit_code, done.exit_code) == (0, 0)
     told = json.loads(done.stdout)
     assert json.loads(would.stdout) == told | {"dry_run": True}
     assert [(one["kind"], one["name"]) for one in told["removed"]] == [("bus", "earlier"), ("bus", "half-made")]
     assert [left["bus"] for left in told["left"]] == ["damaged", "newer", "stranger"]
-    assert sorted(os.listdir(buses)) == ["damaged", "newer", "stranger"]
+    assert sorted(os.listdir(own_directory)) == ["damaged", "newer", "stranger"]
     named = run("gc", "stranger")
     assert (named.exit_code, "FAILED  stranger: " in named.stdout) == (1, True)
 
@@ -530,20 +521,20 @@ def test_gc_removes_what_is_stale_and_leaves_what_it_does_not_know(buses: Path) 
 
 
 def test_fifos_of_the_dead_and_of_buses_that_are_gone_are_found_and_removed(
-    buses: Path, fork: Callable[..., Child], orders: busq.Bus
+    own_directory: Path, fork: Callable[..., Child], orders: busq.Bus
 ) -> None:
     with orders.join("alive") as alive:
         alive.fileno()
-        mine = next(name for name in os.listdir(buses) if name.startswith(".busq-"))
+        mine = next(name for name in os.listdir(own_directory) if name.startswith(".busq-"))
         doomed = busq.Bus.create("doomed", peers=2)
         child = fork(lambda: be("doomed", "x", descriptor=True))
-        wait_until(lambda: len(list(buses.glob(".busq-*"))) == 2, what="the FIFO of x")
-        (left,) = {path.name for path in buses.glob(".busq-*")} - {mine}
-        (buses / "doomed").unlink()
+        wait_until(lambda: len(list(own_directory.glob(".busq-*"))) == 2, what="the FIFO of x")
+        (left,) = {path.name for path in own_directory.glob(".busq-*")} - {mine}
+        (own_directory / "doomed").unlink()
         doomed.close()
 
         def fifos() -> list[str]:
-            return [path.name for path in buses.glob(".busq-*")]
+            return [path.name for path in own_directory.glob(".busq-*")]
 
         # Its owner lives and has it open: whatever became of the bus, it is not stale.
         reports = json.loads(run("doctor", "--json").stdout)["buses"]
@@ -650,13 +641,13 @@ def test_who_has_not_come_to_the_latest_view_holds_up_those_who_wait_for_a_state
     assert report["ok"]
 
 
-def test_files_that_look_like_fifos_are_never_touched(buses: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_look_like_fifos_are_never_touched(own_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("busq.ops.leftovers.FIFO_AGE_S_MIN", -1.0)
-    (buses / ".busq-0123456789abcdef-0-1-0123456789abcdef").write_text("a file")
-    os.mkfifo(buses / ".busq-0123456789abcdef-0-1")
-    os.mkfifo(buses / ".something")
+    (own_directory / ".busq-0123456789abcdef-0-1-0123456789abcdef").write_text("a file")
+    os.mkfifo(own_directory / ".busq-0123456789abcdef-0-1")
+    os.mkfifo(own_directory / ".something")
     assert run("gc", "--unused").stdout == "nothing to remove\n"
-    assert len(os.listdir(buses)) == 3
+    assert len(os.listdir(own_directory)) == 3
 
 
 def test_gc_drops_what_waits_for_the_gone_and_keeps_what_is_durable(
@@ -719,25 +710,25 @@ def leave_a_message(name: str, durable: bool) -> None:
 
 
 def test_unused_buses_go_only_when_asked_and_only_when_nobody_has_them_open(
-    buses: Path, fork: Callable[..., Child]
+    own_directory: Path, fork: Callable[..., Child]
 ) -> None:
     for name in ("empty", "open", "lived-in", "durable", "used-up"):
         busq.Bus.create(name, peers=2, capacity=2, arena=1 << 16).close()
     child = fork(hold_open, "open")
-    wait_until(lambda: has_open(child.pid, buses / "open"), what="opening")
+    wait_until(lambda: has_open(child.pid, own_directory / "open"), what="opening")
     with busq.Bus.open("lived-in") as lived_in, lived_in.join("alice"):
         for name, durable in (("durable", True), ("used-up", False)):
             leave_a_message(name, durable)
         would = run("gc", "--unused", "--dry-run")
         assert [line.split()[3] for line in would.stdout.splitlines() if " bus " in line[:18]] == ["empty", "used-up"]
-        assert len(os.listdir(buses)) == 5
+        assert len(os.listdir(own_directory)) == 5
         assert run("gc").exit_code == 0
-        assert sorted(os.listdir(buses)) == ["durable", "empty", "lived-in", "open", "used-up"]
+        assert sorted(os.listdir(own_directory)) == ["durable", "empty", "lived-in", "open", "used-up"]
         assert run("gc", "--unused").exit_code == 0
-        assert sorted(os.listdir(buses)) == ["durable", "lived-in", "open"]
+        assert sorted(os.listdir(own_directory)) == ["durable", "lived-in", "open"]
         child.kill()
         assert run("gc", "open", "lived-in", "--unused").stdout.startswith("removed bus open ")
-        assert sorted(os.listdir(buses)) == ["durable", "lived-in"]
+        assert sorted(os.listdir(own_directory)) == ["durable", "lived-in"]
 
 
 # ---- wrong arguments, and how it looks ----
@@ -765,7 +756,7 @@ def test_what_cannot_be_is_refused_in_one_line(orders: busq.Bus, arguments: Sequ
     assert result.stderr.count("\n") == 1
 
 
-def test_without_buses_there_is_nothing_to_say(buses: Path) -> None:
+def test_without_buses_there_is_nothing_to_say(own_directory: Path) -> None:
     assert [run(command).stdout for command in ("doctor", "gc")] == ["no buses\n", "nothing to remove\n"]
     assert json.loads(run("doctor", "--json").stdout) == {"ok": True, "buses": []}
 
@@ -803,7 +794,7 @@ LONG = "orders.eu-west-1.customer-facing.fulfilment.worker-with-a-name-that-fill
 
 @pytest.mark.parametrize("is_terminal", [False, True], ids=["piped", "on a terminal"])
 @pytest.mark.parametrize("command", [["ls"], ["info", LONG], ["doctor", LONG]], ids=["ls", "info", "doctor"])
-def test_names_are_not_broken(buses: Path, command: list[str], is_terminal: bool) -> None:
+def test_names_are_not_broken(own_directory: Path, command: list[str], is_terminal: bool) -> None:
     with busq.Bus.create(LONG) as bus, bus.join(f"{LONG} one"), bus.join(f"{LONG}-two", durable=True):
         shown = on_a_terminal(command) if is_terminal else run(*command).stdout
     assert re.search(rf"^.*{LONG}\b", shown, re.MULTILINE)
@@ -858,11 +849,11 @@ def test_info_shows_waits_states_and_measured_rates(
     assert unmeasured["interval_s"] == 0
 
 
-def test_ctrl_c_ends_a_measurement_quietly(orders: busq.Bus, buses: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_measurement_quietly(orders: busq.Bus, own_directory: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "busq", "info", "orders", "--interval", "30"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
-            wait_until(lambda: has_open(process.pid, buses / "orders"), what="the first look")
+            wait_until(lambda: has_open(process.pid, own_directory / "orders"), what="the first look")
             process.send_signal(signal.SIGINT)
             stdout, stderr = process.communicate(timeout=PATIENCE_S)
         finally:
@@ -870,7 +861,7 @@ def test_ctrl_c_ends_a_measurement_quietly(orders: busq.Bus, buses: Path, tmp_pa
     assert (process.returncode, stdout, stderr.strip()) == (130, b"", b"")
 
 
-def test_a_group_whose_places_were_all_given_is_told_though_nobody_is_there(buses: Path) -> None:
+def test_a_group_whose_places_were_all_given_is_told_though_nobody_is_there(own_directory: Path) -> None:
     with busq.Bus.create("group", order="skeen", peers=2) as bus:
         with bus.join("ann") as ann, bus.join("bob"):
             ann.send("bob", b"never received")
