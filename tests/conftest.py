@@ -54,6 +54,15 @@ settings.load_profile("busq")
 PATIENCE_S = 600
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Half as many workers again as there are cores, since many tests wait for other processes most of the time."""
+    if config.option.numprocesses != "auto":
+        return None
+    cores = len(os.sched_getaffinity(0))
+    return cores + (cores + 1) // 2
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Let no teardown hang: the time limit of a test is lifted when it fails, so what comes after needs its own."""
