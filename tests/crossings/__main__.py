@@ -15,6 +15,7 @@ import faulthandler
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -87,7 +88,10 @@ if __name__ == "__main__":
         prefix=f"busq-crossings-{os.getpid()}-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
     )
     os.environ["BUSQ_DIR"] = directory
+    owner = os.getpid()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was made is removed
     try:
         sys.exit(main())
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if os.getpid() == owner:
+            shutil.rmtree(directory, ignore_errors=True)

@@ -90,7 +90,9 @@ class Beside:
     def kill(self, *, is_sure: bool = True) -> None:
         """Kill it; what it gave is sure to come, unless that waited in it."""
         os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        status = os.waitpid(self.pid, 0)[1]
+        if not os.WIFSIGNALED(status):
+            raise Wrong(f"the process beside had ended with {status:#x} before it was killed")
         self._fold(is_sure)
 
     def join(self, step: Callable[[], Any]) -> None:
