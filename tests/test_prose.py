@@ -8,10 +8,8 @@ backticks, quoted text and examples are exempt.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import sys
-import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -120,15 +118,37 @@ def c_texts(source: str) -> Iterator[Text]:
             yield Text(source.count("\n", 0, found.start()) + 1, "function" if is_above else "comment", text)
 
 
+PYTHON_TOKEN = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|'
+    + r"'''(?:\\.|[^\\])*?'''|"
+    + r'"(?:\\.|[^"\\\n])*"|'
+    + r"'(?:\\.|[^'\\\n])*'|"
+    + r"#[^\n]*",
+    re.DOTALL,
+)
+
+
 def python_texts(source: str) -> Iterator[Text]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield Text(token.start[0], "comment", token.string)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False)
-            if text:
-                yield Text(node.body[0].lineno, "docstring", text)
+    for found in PYTHON_TOKEN.finditer(source):  # five times as fast as tokenize
+        if found[0][0] == "#":
+            yield Text(source.count("\n", 0, found.start()) + 1, "comment", found[0])
+    for node in definitions_in(ast.parse(source)):
+        text = ast.get_docstring(node, clean=False)
+        if text:
+            yield Text(node.body[0].lineno, "docstring", text)
+
+
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def definitions_in(node: ast.AST) -> Iterator[Definition]:
+    """What may have a docstring, found among the statements alone: a tree has ten times as many expressions."""
+    if isinstance(node, Definition):
+        yield node
+    for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+        inner = getattr(node, block, ())
+        for statement in inner if isinstance(inner, list) else ():
+            yield from definitions_in(statement)
 
 
 def hits_of(path: Path) -> list[Hit]:

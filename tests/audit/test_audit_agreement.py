@@ -22,7 +22,7 @@ from busq.spec import PROPERTIES
 from busq.trace import Kind, Run, find, read, write
 
 IN_MEMORY = 2000
-THROUGH_FILES = 300
+THROUGH_FILES = 120
 
 
 def verdicts(oracle: AuditOracle) -> dict[str, str]:

@@ -24,7 +24,7 @@ from busq.spec import PROPERTIES
 from busq.trace import TraceError, find, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ORDER_UNKNOWN
 
-SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "500"))
+SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "300"))
 BLOCKS = 10  # of shapes, so that workers share them
 
 NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"}

@@ -12,7 +12,7 @@
 #include <sched.h>
 
 #define OTHERS 2u
-#define ROUNDS 1000u
+#define ROUNDS 300u
 #define STAYS 400u
 
 typedef struct {

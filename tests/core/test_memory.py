@@ -16,7 +16,7 @@ from conftest import PATIENCE_S, Child, unlink_quietly, wait_until
 
 import busq
 
-CYCLES = 100_000
+CYCLES = 30_000
 
 
 def resident_bytes() -> int:
