@@ -111,7 +111,7 @@ def _read_word(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class GroupFilter:
-    """What one peer receives through.  C calls `must_sort`, `sort`, `flush` and `drop`, in one thread at a time."""
+    """What one peer receives through.  C calls `holds_back`, `sort`, `flush` and `drop`, in one thread at a time."""
 
     def __init__(self, port: Any) -> None:
         self._port = weakref.ref(port)  # which owns the filter: a peer that is dropped leaves at once
@@ -127,9 +127,9 @@ class GroupFilter:
 
     # ---- sorting ----
 
-    def must_sort(self, message: Any) -> bool:
-        """Return whether a message has to be sorted; otherwise it is for the application."""
-        return message.kind in ("view", "control") or any(not one.transfer.is_open for one in self.groups)
+    def holds_back(self) -> bool:
+        """Return whether every message has to be sorted; otherwise views and words are, and the rest is for its owner."""
+        return any(not one.transfer.is_open for one in self.groups)
 
     def sort(self, message: Any) -> list[Any]:
         """Sort a message, and return what the application is to get now.

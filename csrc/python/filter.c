@@ -5,12 +5,13 @@
  * A port with a filter: an object that looks at what comes before the owner does (busq/_state/group_state.py).
  *
  * Guarantee: what is taken out of the queue stands in `inbox` until it was sorted as a whole, and in `ready` until the owner gets it: whatever
- * the filter raises, and whatever a handler of a signal raises in it, loses nothing.
+ * the filter raises, and whatever a handler of a signal raises in it, loses nothing, as long as the port is open.
  *
- * Mechanism: sort(message) returns what the owner is to get now; where it raises, the message is sorted again by the next call.
- * must_sort(message) returns whether it is to be sorted at all.  flush() sends the words of the filter, and returns whether something is
- * left.  drop() lets go of everything, once the port is closed.  One thread at a time is at it; a thread that calls again from within is
- * refused.
+ * Mechanism: holds_back() returns whether every message is to be sorted, and not only views and words of the library.  It is asked before
+ * one is taken: what needs no sorting goes from the queue to the owner with no bytecode in between, where a handler could raise and a port
+ * that is closed then could not give it back to a successor.  sort(message) returns what the owner is to get now; where it raises, the
+ * message is sorted again by the next call.  flush() sends the words of the filter, and returns whether something is left.  drop() lets go
+ * of everything, once the port is closed.  One thread at a time is at it; a thread that calls again from within is refused.
  *
  * Not given: waking a thread that waits when another one finds more than it takes; it looks by itself after a slice of time.
  */
@@ -84,18 +85,26 @@ void filter_close(Port *self)
 }
 
 /* 1, 0, or -1 with an exception. */
-static int filter_ask(Port *self, const char *method, PyObject *message)
+static int filter_ask(Port *self, const char *method)
 {
-  PyObject *said = message ? PyObject_CallMethod(self->filter, method, "O", message) : PyObject_CallMethod(self->filter, method, NULL);
+  PyObject *said = PyObject_CallMethod(self->filter, method, NULL);
   const int is = said ? PyObject_IsTrue(said) : -1;
   Py_XDECREF(said);
   return is;
 }
 
+/* False with an exception. */
+static int ask_what_holds_back(Port *self)
+{
+  const int holds_back = filter_ask(self, "holds_back");
+  self->holds_back = holds_back != 0;
+  return holds_back >= 0;
+}
+
 /* Sends the words that there is room for; false with an exception. */
 static int flush(Port *self)
 {
-  const int has_unsent = filter_ask(self, "flush", NULL);
+  const int has_unsent = filter_ask(self, "flush");
   self->has_unsent = has_unsent > 0;
   return has_unsent >= 0;
 }
@@ -109,19 +118,23 @@ static PyObject *pop(PyObject *list)
   return first;
 }
 
-/* Takes what comes next out of the queue; a result, or RAISED. */
-static int fill_inbox(Port *self, int is_ack)
+static int is_for_filter(const Message *message)
 {
-  int result;
-  Message *message = receive_any(self, is_ack, &result);
-  if (!message)
-    return result;
+  return message->kind == KIND_VIEW || message->kind == KIND_CONTROL;
+}
+
+/* Takes what comes next out of the queue: for the owner, where it need not be sorted, or into the inbox.  NULL with a result, or RAISED. */
+static PyObject *take_next(Port *self, int is_ack, int *result)
+{
+  Message *message = receive_any(self, is_ack, result);
+  if (!message || (!self->holds_back && !is_for_filter(message)))
+    return (PyObject *)message;
   if (PyList_Append(self->inbox, (PyObject *)message) < 0) {
     message_give_back(message);
-    result = RAISED;
+    *result = RAISED;
   }
   Py_DECREF(message);
-  return result;
+  return NULL;
 }
 
 /* Sorts the first of the inbox; false with an exception. */
@@ -138,50 +151,50 @@ static int sort_first(Port *self, PyObject *message)
   return !failed && flush(self); /* now, since its owner may receive much later */
 }
 
-/* The next message for the owner, or NULL with *result: BUSQ_EMPTY also where it would have to be sorted. */
-static PyObject *next_shown(Port *self, int is_ack, int may_sort, int *result)
+/* The next message for the owner, or NULL with *result. */
+static PyObject *next_shown(Port *self, int is_ack, int *result)
 {
   *result = RAISED;
   while (!PyList_Size(self->ready)) {
     if (!PyList_Size(self->inbox)) {
-      if (!flush(self))
+      if (!flush(self) || !ask_what_holds_back(self))
         return NULL;
-      *result = fill_inbox(self, is_ack);
-      if (*result != BUSQ_OK)
-        return NULL;
+      PyObject *message = take_next(self, is_ack, result);
+      if (message || *result != BUSQ_OK)
+        return message;
       *result = RAISED;
     }
     PyObject *message = busq_sequence_item(self->inbox, 0, 0);
-    const int must = message ? filter_ask(self, "must_sort", message) : -1;
-    int is_sorted = 0;
-    if (must > 0 && may_sort)
-      is_sorted = sort_first(self, message);
+    const int is_sorted = message && sort_first(self, message) && ask_what_holds_back(self);
     Py_XDECREF(message);
-    if (must == 0)
-      return PyErr_CheckSignals() < 0 ? NULL : pop(self->inbox);
-    if (must > 0 && !may_sort)
-      *result = BUSQ_EMPTY;
     if (!is_sorted)
       return NULL;
   }
   return PyErr_CheckSignals() < 0 ? NULL : pop(self->ready);
 }
 
+/* One that is there behind the first, or NULL.  A state that is given holds what its owner has got: nothing is sorted before it has that. */
+static PyObject *next_unsorted(Port *self, int is_ack)
+{
+  int ignored;
+  if (PyList_Size(self->ready))
+    return pop(self->ready);
+  return PyList_Size(self->inbox) || self->holds_back ? NULL : take_next(self, is_ack, &ignored);
+}
+
 /* One message, or with a limit a list of at least one. */
 static PyObject *take_shown(Port *self, Py_ssize_t limit, int is_ack, int *result)
 {
-  PyObject *message = next_shown(self, is_ack, 1, result);
+  PyObject *message = next_shown(self, is_ack, result);
   if (!message || !limit)
     return message;
   PyObject *list = PyList_New(0);
-  int ignored;
-  /* A state that is given holds what its owner has got: nothing is sorted before it has this. */
   while (message && list) {
     const int failed = PyList_Append(list, message) < 0;
     Py_DECREF(message);
     if (failed)
       Py_CLEAR(list);
-    message = list && PyList_Size(list) < limit ? next_shown(self, is_ack, 0, &ignored) : NULL;
+    message = list && PyList_Size(list) < limit ? next_unsorted(self, is_ack) : NULL;
   }
   if (list && PyErr_Occurred()) { /* all of it comes next */
     PyObject *type, *error, *trace;

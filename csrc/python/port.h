@@ -43,6 +43,7 @@ typedef struct {
   void *turn;              /* a lock: of the thread that is at it */
   long sorter;             /* that thread */
   int has_unsent;          /* words that had no room */
+  int holds_back;          /* what comes has to be sorted, whatever it is */
   int is_closed;
   int takes_back_dropped;  /* what it has received to be acknowledged, and nothing holds any more */
   PyObject *targets; /* dict: name -> target */

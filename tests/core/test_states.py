@@ -396,6 +396,32 @@ def test_whatever_strikes_nothing_is_lost_or_doubled(bus: busq.Bus, step: int, s
         bus.collect()
 
 
+def test_what_a_struck_call_did_not_return_comes_to_a_successor(bus: busq.Bus) -> None:
+    """Where no state is awaited: a message is in the queue, or in the hands of the owner, at any step of the call."""
+    n_struck = 0
+    for at in itertools.count():
+        with bus.join("ann") as ann:
+            bob = bus.join("bob", durable=True)
+            first, second = Log(ann), Log(bob)
+            second.is_lax = True
+            read_until([first, second], lambda second=second: second.taken == 1)  # type: ignore[misc]
+            ann.send("bob", b"one")
+            got: list[busq.Message] = []
+            with struck(at) as was_reached, contextlib.suppress(StruckError):
+                got.extend(itertools.starmap(bob.recv, [(0,)]))
+            bob.close()
+            with bus.join("bob", durable=True, resume=True) as bob:
+                with contextlib.suppress(busq.Empty):
+                    got += bob.recv_many(9, timeout=0)
+                assert [message.data for message in got if message.kind == "data"] == [b"one"], at
+        bus.remove("bob")
+        bus.collect()
+        if not was_reached():
+            break
+        n_struck += 1
+    assert n_struck > 10
+
+
 def live(name: str, me: str, seed: int) -> None:
     drawn = random.Random(f"{seed} {me}")
     with busq.Bus.open(name).join(me) as peer:
