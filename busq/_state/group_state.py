@@ -128,7 +128,7 @@ class GroupFilter:
     # ---- sorting ----
 
     def holds_back(self) -> bool:
-        """Return whether every message has to be sorted; otherwise views and words are, and the rest is for its owner."""
+        """Return whether every message has to be sorted; otherwise only views and words are."""
         return any(not one.transfer.is_open for one in self.groups)
 
     def sort(self, message: Any) -> list[Any]:

@@ -173,7 +173,7 @@ static PyObject *next_shown(Port *self, int is_ack, int *result)
   return PyErr_CheckSignals() < 0 ? NULL : pop(self->ready);
 }
 
-/* One that is there behind the first, or NULL.  A state that is given holds what its owner has got: nothing is sorted before it has that. */
+/* Takes one that is there behind the first, or returns NULL.  A state that is given holds what its owner has got: nothing is sorted before it has that. */
 static PyObject *next_unsorted(Port *self, int is_ack)
 {
   int ignored;
