@@ -9,6 +9,7 @@
 #include "harness/company.h"
 #include "record/recorder.h"
 #include "shm/memory/peer.h"
+#include "shm/wait/pacing.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -307,6 +308,12 @@ static void test_memory_that_another_peer_gives_back_wakes_who_waits_for_it(void
 
 /* ---- how long before a sleep ---- */
 
+/* A loaded machine may take the core for long at any yield. */
+static void forgets_dear_yields(busq_peer *peer)
+{
+  peer->pacing.sleeps = peer->pacing.sleeps_left = 0;
+}
+
 static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void)
 {
   enum { YIELD_NS = 5000000, LONG_NS = 50000000, LONG_WAITS = 4 }; /* so that a short wait may take 40 ms */
@@ -318,10 +325,12 @@ static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void
   reader->pacing.yield_ns = YIELD_NS;
   task work = {.peer = join("a"), .to = "reader", .size_bytes = 1, .n_messages = 1};
   for (uint32_t i = 0; i < LONG_WAITS; i++) {
+    forgets_dear_yields(reader);
     n_yields = 0;
     CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
     CHECK(n_yields > 0);
   }
+  forgets_dear_yields(reader);
   n_yields = 0;
   CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
   CHECK_EQUAL(n_yields, 0);
@@ -333,9 +342,56 @@ static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void
     busq_peer_release(reader, &message);
     end_all(&thread, 1);
   }
+  forgets_dear_yields(reader);
   n_yields = 0;
   CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
   CHECK(n_yields > 0);
+  has_slices = false;
+  part();
+}
+
+/* A wait for a message that does not come; returns whether it yielded. */
+static bool yields(busq_peer *peer)
+{
+  enum { SHORT_NS = 1000000 };
+  n_yields = 0;
+  peer->pacing.waits_in_vain = 0; /* on a loaded machine it may take long, too */
+  CHECK_EQUAL(busq_peer_wait(peer, SHORT_NS), BUSQ_EMPTY);
+  return n_yields > 0;
+}
+
+static void test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once(void)
+{
+  enum { YIELD_NS = 5000000, TIMES = 8, MANY = 1000000 };
+  meet(2, 8, 4096);
+  has_slices = true;
+  busq_peer *reader = join("reader");
+  reader->pacing.spin_ns = 0;
+  reader->pacing.yield_ns = YIELD_NS;
+  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS - 1, 0);
+  CHECK(yields(reader));
+  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, MANY); /* which came meanwhile */
+  CHECK(yields(reader));
+  forgets_dear_yields(reader);
+  /* As many waits as its cost pays for; twice as many as before where the next yield is as dear. */
+  for (uint32_t n_waits = TIMES - 1; n_waits < 4 * TIMES; n_waits *= 2) {
+    busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, 1);
+    for (uint32_t i = 0; i < n_waits; i++)
+      CHECK(!yields(reader));
+    CHECK_EQUAL(reader->pacing.sleeps_left, 0);
+  }
+  CHECK(yields(reader));
+  /* Cheap ones let it forget. */
+  forgets_dear_yields(reader);
+  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, 1);
+  for (uint32_t i = 0; i < TIMES; i++)
+    busq_pacing_learn_from_yield(reader, 0, 0);
+  CHECK_EQUAL(reader->pacing.sleeps, 0);
+  /* A peer whose time awake was chosen stays awake. */
+  forgets_dear_yields(reader);
+  busq_peer_set_spin(reader, 0, YIELD_NS / 1000);
+  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, 0);
+  CHECK(yields(reader));
   has_slices = false;
   part();
 }
@@ -392,6 +448,7 @@ int main(void)
   CHECK_RUN(test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each);
   CHECK_RUN(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it);
   CHECK_RUN(test_who_waited_long_does_not_yield_until_it_has_waited_shortly);
+  CHECK_RUN(test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once);
   CHECK_RUN(test_who_is_told_how_long_to_yield_always_does);
   CHECK_RUN(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside);
   return 0;

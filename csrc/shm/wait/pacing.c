@@ -10,6 +10,7 @@
 
 #define FIRST_SLICE_NS UINT64_C(1000000)
 #define YIELD_NS_DEFAULT 50000u
+#define SWITCH_NS 3000u /* a yield that takes this long has let another process run */
 
 void busq_pacing_init(busq_peer *peer)
 {
@@ -86,18 +87,24 @@ bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *wa
   return true;
 }
 
+/* How long a wait spins and yields, which is about as long as waking a sleeper takes. */
+static uint64_t awake_ns(const busq_peer *peer)
+{
+  return (uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns;
+}
+
 bool busq_wait_yield(busq_wait *wait, busq_peer *peer)
 {
-  const uint64_t crowded_ns = 3000; /* a yield that takes this long has let another process run */
   if (wait->stage == STAGE_SLEEP)
     return false;
   const uint64_t spent_ns = busq_wait_spent_ns(wait);
-  if (spent_ns >= (uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns || busq_wait_is_over(wait)) {
+  if (spent_ns >= awake_ns(peer) || busq_wait_is_over(wait)) {
     wait->stage = STAGE_SLEEP;
     return false;
   }
   sched_yield();
-  const bool was_long = busq_wait_spent_ns(wait) - spent_ns > crowded_ns;
+  wait->yielded_ns = busq_wait_spent_ns(wait) - spent_ns;
+  const bool was_long = wait->yielded_ns > SWITCH_NS;
   if (was_long != __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED))
     __atomic_store_n(&peer->pacing.is_crowded, was_long, __ATOMIC_RELAXED);
   return true;
@@ -191,6 +198,42 @@ void busq_pacing_let_messages_gather(busq_peer *peer)
   }
 }
 
+/* ---- what a yield has cost ---- */
+
+/*
+ * Another peer that runs meanwhile is at it for some tens of microseconds.  A process that does nothing but compute keeps
+ * the core for milliseconds, since the one that yields goes to the end of the line; one that sleeps comes before it when
+ * it is woken, at the price of a switch for each message.  So a yield was dear if it took many times as long as a wait
+ * stays awake, and longer than those switches for what came meanwhile.  Then the next waits sleep at once: so many that
+ * staying awake in all of them would have cost as much, and twice as many as the last time if that is not long ago.
+ */
+void busq_pacing_learn_from_yield(busq_peer *peer, uint64_t took_ns, uint64_t n_came)
+{
+  enum { DEAR_TIMES = 8, SLEEPS_MAX = 1024 };
+  const uint64_t sleeps = busq_load_relaxed(&peer->pacing.sleeps);
+  if (took_ns < DEAR_TIMES * awake_ns(peer) || took_ns < n_came * SWITCH_NS || peer->pacing.spin_is_chosen) {
+    if (BUSQ_UNLIKELY(sleeps))
+      busq_store_relaxed(&peer->pacing.sleeps, (uint32_t)sleeps / 2);
+    return;
+  }
+  uint64_t next = took_ns / (awake_ns(peer) + 1);
+  if (next < 2 * sleeps)
+    next = 2 * sleeps;
+  if (next > SLEEPS_MAX)
+    next = SLEEPS_MAX;
+  busq_store_relaxed(&peer->pacing.sleeps, (uint32_t)next);
+  busq_store_relaxed(&peer->pacing.sleeps_left, (uint32_t)next);
+}
+
+bool busq_pacing_leaves_yields_out(busq_peer *peer)
+{
+  const uint32_t left = busq_load_relaxed(&peer->pacing.sleeps_left);
+  if (BUSQ_LIKELY(!left) || peer->pacing.spin_is_chosen)
+    return false;
+  busq_store_relaxed(&peer->pacing.sleeps_left, left - 1);
+  return true;
+}
+
 /* ---- whether spinning and yielding are worth it ---- */
 
 /*
@@ -216,8 +259,7 @@ void busq_pacing_wait_was_short(busq_peer *peer)
 void busq_pacing_wait_has_slept(busq_peer *peer, busq_wait *wait, int result)
 {
   const uint32_t in_vain = busq_load_relaxed(&peer->pacing.waits_in_vain);
-  const bool was_long = busq_wait_spent_ns(wait) >=
-                        IN_VAIN_TIMES * ((uint64_t)peer->pacing.spin_ns + peer->pacing.yield_ns);
+  const bool was_long = busq_wait_spent_ns(wait) >= IN_VAIN_TIMES * awake_ns(peer);
   busq_wait_end(result);
   __atomic_store_n(&peer->pacing.is_to_go_on, result == BUSQ_INTERRUPTED, __ATOMIC_RELAXED);
   if (!was_long && result != BUSQ_INTERRUPTED)

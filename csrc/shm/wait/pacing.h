@@ -9,9 +9,10 @@
  *
  * Mechanism.  Before sleeping a waiter spins for about a microsecond, then yields the processor for some tens of them:
  * waking a sleeper costs about that much.  Where yielding shows that others want the processor, the spinning is left
- * out; where the last waits for messages were far longer than all that, the yielding, too.  Sleeps begin at a
- * millisecond and double, up to BUSQ_SLICE_NS, and grow with the wait from there on.  Python's calls return after each
- * of the longer ones and come again: what a thread waited for last is kept with the thread, so that its wait goes on.
+ * out; where they keep it for far longer than all that, or the last waits for messages were far longer, the yielding,
+ * too.  Sleeps begin at a millisecond and double, up to BUSQ_SLICE_NS, and grow with the wait from there on.  Python's
+ * calls return after each of the longer ones and come again: what a thread waited for last is kept with the thread, so
+ * that its wait goes on.
  *
  * Heuristics about speed live here and nowhere else.  Each of them may be wrong at any time: that costs time, never a
  * message.
@@ -31,6 +32,7 @@ typedef struct {
   uint64_t began_ns;  /* 0: the clock was not asked so far */
   int64_t timeout_ns; /* below 0: none */
   uint64_t slice_ns;  /* of the next sleep */
+  uint64_t yielded_ns; /* how long the last yield took */
   uint32_t stage;
   bool has_spun;
   bool is_published; /* the slot shows what this peer waits for (published.h) */
@@ -66,6 +68,10 @@ bool busq_wait_is_over(busq_wait *wait);
 void busq_pacing_let_room_gather(const busq_peer *peer);
 /* A reader that keeps catching up lets some messages gather. */
 void busq_pacing_let_messages_gather(busq_peer *peer);
+/* A wait for a message has yielded, and found so many when it came back. */
+void busq_pacing_learn_from_yield(busq_peer *peer, uint64_t took_ns, uint64_t n_came);
+/* Asked once in each wait for a message: does this one leave the yields out, since the last were dear? */
+bool busq_pacing_leaves_yields_out(busq_peer *peer);
 /* The next wait sleeps at once, since spinning and yielding would be in vain. */
 bool busq_pacing_sleeps_at_once(const busq_peer *peer);
 /* A wait for a message ended before it slept. */

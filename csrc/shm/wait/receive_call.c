@@ -266,11 +266,21 @@ static int receive_spin(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
+/* Looks at what senders write: to be asked rarely. */
+static uint64_t waiting_messages(const busq_peer *peer)
+{
+  const uint64_t head = busq_load_acquire(&peer->receiver.inbox->queue.head), tail = busq_ring_tail(&peer->receiver.ring);
+  return tail > head ? tail - head : 0;
+}
+
 /* Yields, then sleeps. */
 static int wait_spun(busq_peer *peer, busq_wait *wait)
 {
-  while (!busq_pacing_sleeps_at_once(peer) && busq_wait_yield(wait, peer)) {
+  const bool leaves_yields_out = busq_pacing_leaves_yields_out(peer);
+  while (!leaves_yields_out && !busq_pacing_sleeps_at_once(peer) && busq_wait_yield(wait, peer)) {
     const int result = receive_ready(peer, NULL);
+    const bool was_long = __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED);
+    busq_pacing_learn_from_yield(peer, wait->yielded_ns, was_long ? waiting_messages(peer) : 0);
     if (result != BUSQ_EMPTY) {
       busq_pacing_wait_was_short(peer);
       return result;
