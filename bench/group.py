@@ -96,7 +96,7 @@ def in_child(work: Callable[[], Outcome], timeout_s: float) -> Outcome:
 def _be_child(work: Callable[[], Outcome], write_fd: int, parent: int) -> None:
     """The child's life: never returns."""
     try:
-        os.setsid()
+        os.setpgid(0, 0)  # no session: the kernel may give each of those the same share, whatever runs in it
         die_with_parent(parent)  # nothing spins on after a harness that was killed
         os.write(write_fd, json.dumps(attempt(work)).encode() + b"\n")
         # Wait for the end, so that the group's id is the group's until it was killed.

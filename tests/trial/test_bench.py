@@ -103,6 +103,13 @@ def test_a_peer_that_hangs_is_killed() -> None:
     assert set(psutil.Process().children()) <= before
 
 
+def test_busy_processes_share_the_cores_with_a_case_as_equals() -> None:
+    # The kernel may give each session the same share of the cores, whatever runs in it.
+    outcome = group.in_child(lambda: {"session": os.getsid(0), "group": os.getpgid(0), "pid": os.getpid()}, 60.0)
+    assert outcome["session"] == os.getsid(0)
+    assert outcome["group"] == outcome["pid"]
+
+
 def test_a_peer_that_hangs_is_tried_twice_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     measure_patiently = group.measure
 
