@@ -13,7 +13,7 @@ from typing import Any
 from busq._native import ffi, lib
 from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount
-from busq.audit import clock_check, times, unknown, views_check
+from busq.audit import certain, clock_check, times, unknown, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
 from busq.audit.message_names import Words
 from busq.audit.order_claims import claims, known
@@ -52,6 +52,15 @@ def audit(
     (False, 'bob delivered ann.1 more than once')
     """
     judged = known(checks)
+    whole = _judged(run, order, allow, ask, judged)
+    part = certain.untied(run)
+    if part is None:
+        return whole
+    of_part = _judged(part, "", (), (), judged & certain.OF_UNTIED)
+    return replace(whole, checks=certain.with_certain(whole.checks, of_part.checks, run))
+
+
+def _judged(run: Run, order: str | None, allow: Iterable[str], ask: Iterable[str], judged: frozenset[str]) -> RunAudit:
     order = run.order if order is None else order
     case = _Case(run)
     claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks, has_views=bool(case.groups))

@@ -51,7 +51,8 @@ class Rows(Events):
 
     `message` is a place in `messages`, and in `own_numbers` if these names may be those that busq gives, -1 for none;
     `sender` is -1 for none.  Destinations stand one after the other in `to`, `lengths` of them for each row; `tells`:
-    the log names destinations there.  `positions` are those of rows in order, if the log has them.
+    the log names destinations there.  `positions` are those of rows in order, if the log has them; `is_tied` marks
+    those whose place among others of their process is not known, if there are any.
     """
 
     process: Any
@@ -64,6 +65,7 @@ class Rows(Events):
     messages: Any
     own_numbers: Any = None
     positions: Any = None
+    is_tied: Any = None
 
     @property
     def is_send(self) -> Any:
@@ -100,4 +102,5 @@ class Rows(Events):
             lengths=lengths,
             columns={name: column.take(chosen) for name, column in self.columns.items()},
             clocks=[self.clocks[row] for row in order] if self.clocks else None,
+            is_tied=None if self.is_tied is None else self.is_tied[order],
         )

@@ -447,7 +447,8 @@ def _run(
     ]
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields))
     logs = [table.slice(begin, end - begin) for begin, end in pairwise(bounds.tolist())]
-    return Run(source, tuple(processes.labels), tuple(logs), findings=tuple(findings))
+    tied = None if rows.is_tied is None else pa.array(np.unique(numbers[rows.is_tied & (numbers >= 0)]))
+    return Run(source, tuple(processes.labels), tuple(logs), findings=tuple(findings), tied=tied)
 
 
 def _lists(rows: Rows) -> Any:

@@ -47,10 +47,12 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
     if len(ties) and (rows.kind == int(Kind.DELIVER)).any():
         path, line = source.paths[rows_.file[ties[0]]], int(rows_.line[ties[0]])
         findings.append(tied(path, line, len(ties), has_repetitions=has_repetitions))
+    is_tied = is_guess[order] | _at_times_of(rows_, by, ties)
     if is_guess.any():
         path = source.paths[rows_.file[np.flatnonzero(is_guess[order])[0]]]
         whose = [labels[process] for process in np.unique(rows.process[is_guess])]
         findings.append(unordered(path, whose, has_repetitions=has_repetitions))
+    rows_.is_tied = is_tied if is_tied.any() else None
     rows_.positions = by if not rows.are_lines and has_position.any() else None
     return rows_
 
@@ -128,6 +130,14 @@ def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:
     if not rows.are_lines and source.has_order and not rows.of_messages.any() and _rise_in_files(rows, by):
         is_tied &= rows.file[1:] != rows.file[:-1]
     return np.flatnonzero(is_tied) + 1
+
+
+def _at_times_of(rows: Rows, by: Any, ties: Any) -> Any:
+    """Return a mask of the rows that stand at the same time of the same process as one of these rows."""
+    begins = np.ones(len(by), bool)
+    begins[1:] = (rows.process[1:] != rows.process[:-1]) | (by[1:] != by[:-1])
+    group = np.cumsum(begins)
+    return np.isin(group, group[ties])
 
 
 def _rise_in_files(rows: Rows, by: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -44,7 +45,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Run:
-    """A run in memory: `logs` has a table for every process, in program order, with the columns of the schema."""
+    """A run in memory: `logs` has a table for every process, in program order, with the columns of the schema.
+
+    `tied`: the messages of events whose order is not known, as an Arrow array; None if there are none, or if it is not
+    known which they are.
+    """
 
     source: Source
     processes: tuple[str, ...]
@@ -52,3 +57,4 @@ class Run:
     order: str = ""  # the protocol under which it was made, if it is known
     findings: Sequence[Finding] = ()
     is_derived: bool = False  # its messages are those that follow from its clocks
+    tied: Any = None

@@ -277,3 +277,14 @@ def test_a_file_without_rows_is_no_run_that_holds(spark: SparkSession, tmp_path:
     found, wanted = huge.audit(spark, source), audit(read(source))
     assert [finding.kind for finding in found.findings] == [finding.kind for finding in wanted.findings]
     assert (found.messages, found.events, found.processes) == (0, 0, ())
+
+
+def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Two messages of ann overtake each other, two of zoe have one time."""
+    lines = ["id,sender,receiver,sent_at,received_at", "m1,ann,bob,1,5", "m2,ann,bob,2,4", "m3,zoe,yan,9,15"]
+    (tmp_path / "messages.csv").write_text("\n".join([*lines, "m4,zoe,yan,9,14"]) + "\n")
+    (source,) = find([tmp_path]).sources
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert told(found) == told(wanted)
+    assert (told(found)["fifo"], found.checks["fifo"].at_least) == ((1, "invalid"), True)
+    assert found.checks["fifo"].text == wanted.checks["fifo"].text

@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 from pyspark.sql import DataFrame, SparkSession
 
-from busq.audit import unknown
+from busq.audit import certain, native, unknown
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, Check, RunAudit
 from busq.audit.spark.large_run import bad_rows, file_stream, islands, layout
@@ -132,6 +132,9 @@ def _audit(
         )
         with contextlib.closing(case), _partitions(spark, case.rows):
             found = _judge(spark, case, summary, judged, budget)
+    if loaded.untied is not None:
+        of_part = native.audit(loaded.untied, order="", checks=judged & certain.OF_UNTIED).checks
+        found.checks = certain.with_certain(found.checks, of_part, replace(case.run, tied=loaded.tied))
     return RunAudit(
         run=about.trace or about.name,
         source=about.paths[0] if about.paths else "",

@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from busq.audit.certain import untied
 from busq.audit.many import fits
 from busq.audit.spark.large_run import bad_rows, names, readers
 from busq.audit.spark.large_run.checks import EVENTS
@@ -21,7 +23,7 @@ from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet_head import Head
 from busq.trace.readers import queues_of
-from busq.trace.run import Source
+from busq.trace.run import Run, Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
 
@@ -62,6 +64,8 @@ class Loaded:
     is_foreign: bool = False  # whether it has both sends and deliveries is not known yet
     is_derived: bool = False  # its messages are those that follow from its clocks
     is_renamed: bool = False
+    tied: Any = None  # as in `busq.trace.run.Run`
+    untied: Run | None = None  # its other messages, where they are judged alone
     tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
 
 
@@ -262,4 +266,5 @@ def _load_read(spark: SparkSession, source: Source, why: str) -> Loaded:
         events = conformed(frame_of(spark, table))
     except BROKEN as error:
         raise TraceError(f"{source.name}: {error}") from None
-    return Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)
+    its = Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)
+    return replace(its, untied=untied(run), tied=run.tied)
