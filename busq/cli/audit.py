@@ -54,7 +54,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
     "--field", "fields", metavar="NAME=COLUMN", multiple=True, help="What a column is called, or an expression."
 )
 @click.option("--fields", "fields_file", metavar="FILE", help="A file that says so.  [default: busq.toml beside them]")
-@click.option("--broadcast", is_flag=True, help="Where no send of a table tells its destinations: it went to all.")
+@click.option("--broadcast", is_flag=True, help="Where no send tells its destinations, each went to all.")
 @click.option("--runs-by", metavar="COLUMN", help="What makes a run of tables: file, folder, none, or a column.")
 @click.option("--order", metavar="ORDER", help="Whose promises are held against it.  [default: what the trace says]")
 @click.option("--ask", metavar="CHECKS", callback=split, help="Expect these as well.")

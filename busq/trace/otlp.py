@@ -17,7 +17,8 @@ settle, and all others      none
 A process is an instance of a service: `service.name` with `service.instance.id`, or with its host or pod and
 `process.pid`.  Its program order is that of its times.
 
-What spans do not show is a finding, which leaves verdicts open: the intended receivers (so a loss never shows);
+What spans do not show is a finding, which leaves verdicts open: the intended receivers (so a loss never shows, unless
+each message was to all, by the option `broadcast`);
 the order of events at equal times, or of threads; whether spans that are not there were ever made.
 """
 
@@ -78,12 +79,13 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     for mine in by_process:
         mine.sort(key=lambda event: event.time_ns)
     labels = list(names.values())
+    is_broadcast = source.options.get("broadcast") == "true"
     findings = [
-        *_untold(messages, parsed.spans),
+        *_untold(messages, parsed.spans, is_broadcast=is_broadcast),
         *_times(by_process, labels),
         *_threads(by_process, labels, parsed.spans),
     ]
-    logs = _logs(by_process, indices, messages)
+    logs = _logs(by_process, indices, messages, is_broadcast=is_broadcast)
     tables = tuple(log.table(source.name, index, columns) for index, log in enumerate(logs))
     return Run(source, tuple(labels), tables, findings=(*parsed.findings, *findings))
 
@@ -176,6 +178,12 @@ class _Messages:
                     time_ns = span.start_ns if processing else span.end_ns
                     self.deliveries.append(_Event(Kind.DELIVER, time_ns, message, span))
 
+    @property
+    def come_back(self) -> bool:
+        """Whether a process gets a message that it sent itself."""
+        senders = {(event.message, event.span.process) for event in self.sends}
+        return any((event.message, event.span.process) in senders for event in self.deliveries)
+
     def _is_empty(self, span: Span) -> bool:
         """Return whether a span itself shows no message: it waited in vain, or another span shows its message."""
         return (
@@ -225,15 +233,20 @@ def _at(span: Span, text: str) -> str:
 # ---- what spans do not show ----
 
 
-def _untold(messages: _Messages, spans: Mapping[Context, Span]) -> Iterator[Finding]:
-    text = "spans tell no destinations: those who got a message are taken as such, so no loss can be told"
-    yield Finding("no-destinations", text, len(messages.sends), is_error=False, may_hide=("lost",))
+def _untold(messages: _Messages, spans: Mapping[Context, Span], *, is_broadcast: bool) -> Iterator[Finding]:
+    hidden = () if is_broadcast else ("lost",)
+    invented = ("lost",) if is_broadcast else ()  # where it is not seen who got what
+    why = "those who got a message are taken as such, so no loss can be told"
+    if is_broadcast:
+        why = f"each message is taken as sent to all{'' if messages.come_back else ' but its sender'}, as asked for"
+    text = f"spans tell no destinations: {why}"
+    yield Finding("no-destinations", text, len(messages.sends), is_error=False, may_hide=hidden)
     got = {event.message for event in messages.deliveries}
     never = [event for event in messages.sends if event.message not in got]
     if never:
         first = never[0].span
         text = _at(first, "sent, and no span got it: nobody was meant to, it was lost, or it is still under way")
-        yield Finding("never-consumed", text, len(never), first.path, first.line, is_error=False, may_hide=("lost",))
+        yield Finding("never-consumed", text, len(never), first.path, first.line, is_error=False, may_hide=hidden)
     if messages.missing:
         first = next(iter(messages.missing.values()))
         text = _at(first, f"gets a message of {next(iter(messages.missing))[1]}, a span that stands in no file")
@@ -247,15 +260,18 @@ def _untold(messages: _Messages, spans: Mapping[Context, Span]) -> Iterator[Find
         first = messages.unlinked[0]
         text = _at(first, "gets messages, and neither a link nor its parent says which: left out")
         every = ("lost", "duplicated", "phantom", *_ORDERS)
-        yield Finding("unlinked", text, len(messages.unlinked), first.path, first.line, may_hide=every)
+        where = (len(messages.unlinked), first.path, first.line)
+        yield Finding("unlinked", text, *where, may_hide=every, may_invent=invented)
     sampled = [span for span in spans.values() if span.is_sampled]
     if sampled:
         text = _at(sampled[0], "sampled (tracestate): messages that were not are not seen")
-        yield Finding("sampled", text, len(sampled), sampled[0].path, sampled[0].line, is_error=False, may_hide=_PASTS)
+        where = (len(sampled), sampled[0].path, sampled[0].line)
+        yield Finding("sampled", text, *where, is_error=False, may_hide=_PASTS, may_invent=invented)
     dropped = [span for span in spans.values() if span.dropped_links]
     if dropped:
         text = _at(dropped[0], "links were dropped, and with them messages that it got")
-        yield Finding("unlinked", text, len(dropped), dropped[0].path, dropped[0].line, may_hide=_ORDERS)
+        where = (len(dropped), dropped[0].path, dropped[0].line)
+        yield Finding("unlinked", text, *where, may_hide=_ORDERS, may_invent=invented)
     yield from _other_causes(spans)
 
 
@@ -328,7 +344,11 @@ def _beside(sends: Sequence[Span], handlers: Sequence[Span], spans: Mapping[Cont
 
 
 def _logs(
-    by_process: Sequence[Sequence[_Event]], indices: Mapping[tuple[str, ...], int], messages: _Messages
+    by_process: Sequence[Sequence[_Event]],
+    indices: Mapping[tuple[str, ...], int],
+    messages: _Messages,
+    *,
+    is_broadcast: bool,
 ) -> list[Log]:
     numbers: dict[Context, int] = {}
     for process, mine in enumerate(by_process):
@@ -340,13 +360,15 @@ def _logs(
     for event in messages.deliveries:
         to.setdefault(event.message, set()).add(indices[event.span.process])
     logs = []
-    for mine in by_process:
+    for process, mine in enumerate(by_process):
+        everybody = [other for other in range(len(by_process)) if messages.come_back or other != process]
         log = Log()
         for event in mine:
             label = event.span.message_id if event.message == event.span.context or event.kind == Kind.DELIVER else ""
             others: dict[str, Any] = {"time_ns": event.time_ns, "label": label or None}
             if event.kind == Kind.SEND:
-                others |= {"destinations": sorted(to.get(event.message, ())), "end_ns": event.span.end_ns}
+                chosen = everybody if is_broadcast else sorted(to.get(event.message, ()))
+                others |= {"destinations": chosen, "end_ns": event.span.end_ns}
             log.add(event.kind, numbers[event.message], **others)
         logs.append(log)
     return logs

@@ -11,8 +11,9 @@ output of some program, and only lines that hold a clock count.
 
 Such a log does not name senders and receivers; its clocks show what came before what.  So messages are what follows
 from the clocks (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
-regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts; all
-hosts otherwise) and `sender` (of what is delivered).  Broadcasts of Akka programs are recognised in this way.
+regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts) and
+`sender` (of what is delivered).  A send without `to` went to those who delivered it, so that no loss can be told, or by
+the option `broadcast` to all hosts.  Broadcasts of Akka programs are recognised, and went to all.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from busq._util.humanize import amount
 from busq.trace.builder import UNKNOWN_SENDER, Log, by_nature
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
+from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED
 from busq.trace.mapping import numbered
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
@@ -309,7 +312,7 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     if not any(events):
         raise TraceError(f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}")
     findings += inspect(events, names)
-    spoken = _application(events, names, source.options)
+    spoken = _application(source, events, names, findings)
     logs = spoken or messages(events)
     tables = [log.table(source.name, index, columns) for index, log in enumerate(logs)]
     return Run(source, tuple(names), tuple(tables), findings=tuple(findings), is_derived=not spoken)
@@ -331,8 +334,11 @@ class _Spoken:
         return (self.match.groupdict().get(name) or "") if self.match else ""
 
 
-def _application(events: Sequence[list[Event]], names: Sequence[str], options: Mapping[str, str]) -> list[Log]:
+def _application(
+    source: Source, events: Sequence[list[Event]], names: Sequence[str], findings: list[Finding]
+) -> list[Log]:
     """Return the logs with the messages that texts speak of; nothing if they do not."""
+    options = source.options
     asked = "send" in options or "deliver" in options
     send, deliver = (
         _spoken(options.get(name, "" if asked else default), name) for name, default in _BROADCASTS.items()
@@ -353,19 +359,48 @@ def _application(events: Sequence[list[Event]], names: Sequence[str], options: M
     numbers, _ = numbered(process, kind, called, sender)
     keys, is_own = process * len(all_of) + called, (sender < 0) | (sender == process)
     own = bool(((kind == Kind.DELIVER) & is_own & np.isin(keys, keys[kind == Kind.SEND])).any())
+    got: dict[int, set[int]] | None = None  # who delivered each message, where that has to do
+    if asked and options.get("broadcast") != "true":
+        got = _receivers(all_of, numbers.tolist())
+        findings += _untold(source, [one for one in all_of if one.kind == Kind.SEND])
     logs = [Log() for _ in names]
     for one, number in zip(all_of, numbers.tolist(), strict=True):
         mine = one.event.process
         if one.kind == Kind.SEND:
-            to = [indices[name] for name in re.split(r"[\s,;]+", one.group("to")) if name in indices]
-            everybody = [other for other in range(len(names)) if own or other != mine]
-            chosen = sorted(set(to)) if one.group("to") else everybody
-            logs[mine].add(Kind.SEND, number, destinations=chosen, label=one.group("message"))
+            to = {indices[name] for name in re.split(r"[\s,;]+", one.group("to")) if name in indices}
+            if not one.group("to"):
+                everybody = {other for other in range(len(names)) if own or other != mine}
+                to = everybody if got is None else got.get(number, set())
+            logs[mine].add(Kind.SEND, number, destinations=sorted(to), label=one.group("message"))
         elif one.kind == Kind.DELIVER:
             logs[mine].add(Kind.DELIVER, number, label=one.group("message"))
         else:
             logs[mine].add(Kind.LOCAL, label=one.event.text)
     return logs
+
+
+def _receivers(all_of: Sequence[_Spoken], numbers: Sequence[int]) -> dict[int, set[int]]:
+    """Return the processes that delivered each message."""
+    got: dict[int, set[int]] = {}
+    for one, number in zip(all_of, numbers, strict=True):
+        if one.kind == Kind.DELIVER:
+            got.setdefault(number, set()).add(one.event.process)
+    return got
+
+
+def _untold(source: Source, sends: Sequence[_Spoken]) -> Iterator[Finding]:
+    """Report sends whose texts tell no destinations."""
+    silent = [one.event for one in sends if not one.group("to")]
+    if not silent:
+        return
+    path, why = source.paths[0], "those who delivered are taken as such, so no loss can be told"
+    if len(silent) == len(sends):
+        text = f"{path}: {NO_DESTINATIONS}: {why}"
+        yield Finding(RECEIVERS_DERIVED, text, len(silent), path, is_error=False)
+        return
+    path, line = silent[0].path, silent[0].line
+    text = f"{path}:{line}: {amount(len(silent), 'send')} of {len(sends):,} without destinations: {why} of these"
+    yield Finding("no-destinations", text, len(silent), path, line, is_error=False, may_hide=("lost",))
 
 
 def _understood(event: Event, send: re.Pattern[str] | None, deliver: re.Pattern[str] | None) -> _Spoken:

@@ -65,6 +65,19 @@ def story(run: Run) -> dict[str, list[str]]:
     return told
 
 
+def test_by_broadcast_each_message_was_to_all_other_instances(tmp_path: Path) -> None:
+    spans = Spans()
+    sent = spans.span("shop", "publish", 10, 11)
+    spans.span("store", "process", 20, 21, links=(sent,))
+    spans.span("bank", "process", 22, 23, links=(spans.span("shop", "publish", 12, 13),))
+    path = written(tmp_path, spans)
+    assert judged(path).checks["lost"].verdict == "unknown"
+    (run,) = busq.audit.audit(path, options={"broadcast": "true"}).runs
+    assert (run.checks["lost"].count, kinds(run)) == (2, ALWAYS)
+    assert run.checks["phantom"].verdict == "valid"
+    assert "taken as sent to all but its sender, as asked for" in run.findings[0].text
+
+
 # ---- which spans are messages ----
 
 

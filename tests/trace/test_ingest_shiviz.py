@@ -15,6 +15,7 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 from samples import CLOCKED, PARSERS, PARSERS_SAMPLES, clocked  # noqa: E402
 
 from busq import trace  # noqa: E402
+from busq.audit.native import audit  # noqa: E402
 from busq.spec import PROPERTIES, REMARKS, History  # noqa: E402
 from busq.trace import Kind, Run, TraceError  # noqa: E402
 
@@ -319,6 +320,36 @@ def test_texts_of_messages_may_be_given(tmp_path: Path) -> None:
     ]
     found = counts(run)
     assert (found["lost"], found["phantom"]) == (1, 1)
+
+
+def test_a_send_without_receivers_went_to_those_who_delivered_it(tmp_path: Path) -> None:
+    """Two of three workers took a job, and nobody a second one: what was lost nobody knows, unless all are meant."""
+    events = [
+        ("a", {"a": 1}, "tx 5"),
+        ("a", {"a": 2}, "tx 6"),
+        ("b", {"a": 1, "b": 1}, "rx 5"),
+        ("c", {"a": 1, "c": 1}, "rx 5"),
+        ("d", {"d": 1}, "idle"),
+    ]
+    options = {"send": r"tx (?<message>\d+)", "deliver": r"rx (?<message>\d+)"}
+    run = read(tmp_path, govector(events), **options)
+    assert story(run, 0) == ["a.1 -> b,c", "a.2 -> "]
+    assert told(run) == [("derived-destinations", 2, 0, "")]
+    assert audit(run).checks["lost"].verdict == "unknown"
+    run = read(tmp_path, govector(events), **options, broadcast="true")
+    assert story(run, 0) == ["a.1 -> b,c,d", "a.2 -> b,c,d"]
+    assert counts(run)["lost"] == 4
+
+
+def test_only_what_tells_its_receivers_can_be_lost(tmp_path: Path) -> None:
+    events = [("a", {"a": 1}, "tx 5 to b"), ("a", {"a": 2}, "tx 6"), ("b", {"a": 1, "b": 1}, "rx 5")]
+    options = {"send": r"tx (?<message>\d+)(?: to (?<to>\w+))?", "deliver": r"rx (?<message>\d+)"}
+    run = read(tmp_path, govector(events), **options)
+    assert [(finding.kind, finding.count) for finding in run.findings] == [("no-destinations", 1)]
+    assert audit(run).checks["lost"].verdict == "unknown"
+    run = read(tmp_path, govector([*events[:2], ("b", {"b": 1}, "idle"), ("b", {"a": 2, "b": 2}, "rx 6")]), **options)
+    assert counts(run)["lost"] == 1
+    assert audit(run).checks["lost"].verdict == "invalid"
 
 
 def test_texts_that_nothing_matches_are_refused(tmp_path: Path) -> None:
