@@ -283,20 +283,22 @@ Part = Callable[[], Outcome]
 
 
 def _stream_part(case: Case, endpoint: Endpoint, me: int, seconds: float, stop: memoryview) -> Part:
-    if case.workload.targets[me]:
-        send = loops.stream_sender(case, endpoint, seconds)
+    is_regime, is_sender = case.workload.work_us is not None, bool(case.workload.targets[me])
+    own: Outcome = {"own_ns": loops.own_ns(case, is_sender)} if is_regime else {}
+    if is_sender:
+        send = (loops.work_sender if is_regime else loops.stream_sender)(case, endpoint, seconds)
 
         def sender() -> Outcome:
             start_ns, sent = send()
-            return {"start_ns": start_ns, "sent": sent}
+            return own | {"start_ns": start_ns, "sent": sent}
 
         return sender
     ledger = loops.Ledger(len(case.workload.senders_to(me)))
-    receive = loops.stream_receiver(case, endpoint, ledger)
+    receive = (loops.work_receiver if is_regime else loops.stream_receiver)(case, endpoint, ledger)
 
     def receiver() -> Outcome:
         end_ns, received = receive()
-        return {"end_ns": end_ns, "received": received, "announced": ledger.announced}
+        return own | {"end_ns": end_ns, "received": received, "announced": ledger.announced}
 
     return receiver
 
@@ -375,6 +377,9 @@ def _judge(case: Case, answers: list[Outcome]) -> Outcome:
         "bytes_per_s": received * case.size_bytes / seconds,
         "cpu_us_per_delivery": cpu_s * 1e6 / max(1, received),
     }
+    if case.workload.work_us is not None:
+        own_ns = max(answer["own_ns"] for answer in answers)
+        outcome |= {"own_ns": own_ns, "ns_above_work": max(seconds * 1e9 / max(1, sent) - own_ns, 1.0)}
     if case.workload.kind == "windows":
         outcome["same_order"] = len({answer["order"] for answer in answers}) == 1
     return outcome

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .plan import BATCH, BUSY, WORKLOADS, size_text
+from .plan import BATCH, BUSY, REGIMES, WORKLOADS, size_text
 
 Point = dict[str, Any]
-TIMES = ("rtt_us_p50", "ns_per_op")
+TIMES = ("rtt_us_p50", "ns_per_op", "ns_above_work")
 BOUNDS = {"at least": operator.ge, "at most": operator.le, "below": operator.lt}
 
 
@@ -70,6 +70,7 @@ LINES = (
     Line("one_to_one", 5.0, "iceoryx2"),
     Line("one_to_one", 2.0, "hyperq"),
     Line("one_to_one", 1.2, "hyperq", busy=BUSY),
+    *(Line(regime.name, 0.5, "hyperq") for regime in REGIMES),
     Line("all_to_all", 1.4, "hyperq"),
     Line("all_to_all", 3.5, "zmq-push"),
     Line("all_to_all", 3.5, "zmq-pub"),

@@ -10,16 +10,15 @@ above that the length. A sender's last message holds how many came before it, so
 
 from __future__ import annotations
 
+import functools
 import itertools
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .peers.base import Endpoint
 from .plan import COMPARED_BYTES_MAX, Case
-
-if TYPE_CHECKING:
-    from .peers.base import Endpoint
 
 DATA = 1
 END = 2
@@ -27,6 +26,9 @@ END = 2
 # The last window of a lock-step run is announced this far ahead. No process can be two
 # windows ahead of another: the first to finish a window needs as many messages as all four send in it.
 WINDOWS_AHEAD = 4
+
+WORK_CHUNK = 64  # messages that a sender with work sends between two looks at the time
+OWN_MESSAGES, OWN_SECONDS, OWN_TRIES = 256, 0.0005, 50  # short tries, of which some are not interrupted
 
 
 class WrongMessageError(Exception):
@@ -119,6 +121,52 @@ while not finished:
 return now_ns(), count
 """
 
+WORK_SEND = """
+start_ns = now_ns()
+end_ns = start_ns + duration_ns
+data = payload
+sent = 0
+while now_ns() < end_ns:
+    for _ in repeat(None, rounds):
+        {send}
+        {work}
+    sent += rounds
+data = end_message(size, sent)
+{send}
+return start_ns, sent
+"""
+
+BURST_SEND = """
+start_ns = now_ns()
+end_ns = start_ns + duration_ns
+data = payload
+sent = 0
+while now_ns() < end_ns:
+    for _ in repeat(None, burst):
+        {send}
+    {work}
+    sent += burst
+data = end_message(size, sent)
+{send}
+return start_ns, sent
+"""
+
+WORK_RECV = """
+others = 0
+for count in forever():
+    {recv}
+    if {is_wrong}:
+        others += 1
+        finished = note(data)
+        {done}
+        if finished:
+            break
+        continue
+    {done}
+    {work}
+return now_ns(), count + 1 - others
+"""
+
 PING = """
 for _ in repeat(None, warm_rounds):
     data = payload
@@ -192,6 +240,7 @@ def compile_loop(template: str, endpoint: Endpoint, names: Mapping[str, Any]) ->
         "done": endpoint.done,
         "send_many": endpoint.send_many,
         "recv_many": endpoint.recv_many,
+        "work": "for _ in repeat(None, turns):\n    pass" if names.get("turns") else "",
     }
     variables = {**endpoint.names, **names}
     lines = [f"def loop({', '.join(variables)}):"]
@@ -229,6 +278,71 @@ def stream_receiver(case: Case, endpoint: Endpoint, ledger: Ledger) -> Callable[
     if case.calls > 1:
         return compile_loop(STREAM_RECV_MANY, endpoint, names | {"calls": case.calls})
     return compile_loop(STREAM_RECV, endpoint, names)
+
+
+def work_turns(case: Case, side: int) -> int:
+    """How many empty turns of a loop are the work of a regime: side 0 is the sender's, 1 the receiver's."""
+    work_us = (case.workload.work_us or (0.0, 0.0))[side]
+    return round(work_us * (case.workload.burst if side == 0 else 1) * 1e3 / turn_ns())
+
+
+def work_sender(case: Case, endpoint: Endpoint, seconds: float) -> Callable[[], Any]:
+    """As `stream_sender`, with the sender's work of a regime."""
+    names = _common(case) | {
+        "duration_ns": int(seconds * 1e9),
+        "end_message": end_message,
+        "payload": message(case.size_bytes),
+        "burst": case.workload.burst,
+        "rounds": WORK_CHUNK,
+        "turns": work_turns(case, 0),
+    }
+    return compile_loop(WORK_SEND if case.workload.burst == 1 else BURST_SEND, endpoint, names)
+
+
+def work_receiver(case: Case, endpoint: Endpoint, ledger: Ledger) -> Callable[[], Any]:
+    """As `stream_receiver`, with the receiver's work of a regime."""
+    names = _common(case) | {"payload": message(case.size_bytes), "note": ledger.note}
+    return compile_loop(WORK_RECV, endpoint, names | {"turns": work_turns(case, 1)})
+
+
+@functools.cache
+def turn_ns() -> float:
+    """What an empty turn of a loop takes in this process: the least of some tries."""
+    turns, tries = 2000, 50
+
+    def try_once() -> float:
+        begin_ns = time.perf_counter_ns()
+        for _ in itertools.repeat(None, turns):
+            pass
+        return (time.perf_counter_ns() - begin_ns) / turns
+
+    return max(min(try_once() for _ in range(tries)), 0.1)
+
+
+class _NoEndpoint(Endpoint):
+    """Sends and receives nothing: what is left of a loop is the harness and the work."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__()
+        self.names = {"limit": OWN_MESSAGES, "last": end_message(size_bytes, OWN_MESSAGES)}
+        self.send = "pass"
+        self.recv = "data = payload if count < limit else last"
+
+
+def own_ns(case: Case, is_sender: bool) -> float:
+    """What a message costs a side of a regime without sending or receiving it: the work, and the harness's loop."""
+
+    turn_ns()
+    nothing, ledger = _NoEndpoint(case.size_bytes), Ledger(1)
+    loop = work_sender(case, nothing, OWN_SECONDS) if is_sender else work_receiver(case, nothing, ledger)
+
+    def try_once() -> float:
+        ledger.open = 1
+        begin_ns = time.perf_counter_ns()
+        _, count = loop()
+        return float((time.perf_counter_ns() - begin_ns) / count)
+
+    return min(try_once() for _ in range(OWN_TRIES))
 
 
 def pinger(case: Case, endpoint: Endpoint, seconds: float, ledger: Ledger) -> Callable[[], Any]:

@@ -7,7 +7,7 @@ import importlib
 import os
 from typing import Any
 
-from .plan import size_text
+from .plan import WORKLOADS, size_text
 from .report import Column, _columns
 
 NAMES = {
@@ -30,7 +30,8 @@ def draw(result: dict[str, Any], path: str | os.PathLike[str]) -> None:
 
     Needs matplotlib (ImportError without it); ValueError if the run has no ratio to show.
     """
-    ratios = [ratio for ratio in result["ratios"] if ratio["peer"] not in LEFT_OUT and not ratio["busy"]]
+    shown = [ratio for ratio in result["ratios"] if WORKLOADS[ratio["workload"]].work_us is None]
+    ratios = [ratio for ratio in shown if ratio["peer"] not in LEFT_OUT and not ratio["busy"]]
     columns = sorted(_columns(ratios), key=lambda column: column[2])  # single messages first
     if not columns:
         raise ValueError(f"no ratio to draw: the run needs {result['ours']} and another peer under one workload")

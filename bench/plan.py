@@ -35,6 +35,8 @@ class Workload:
     batch: bool = False  # the default plan measures it in batches too
     asleep: bool = False  # each process on its own core, and no process spins
     by_name: bool = False  # measured only where it is asked for: many processes, which take long to start
+    work_us: tuple[float, float] | None = None  # of a regime: for each message at the sender, at the receiver
+    burst: int = 1  # so many messages are sent in a row, and the sender's work for all of them follows
 
     @property
     def processes(self) -> int:
@@ -127,7 +129,33 @@ _ALL = (
     ),
 )
 
-WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in _ALL}
+# One to one, where either side has other work for each message: which of them bounds the stream, and what a message
+# costs above that work.
+WORK_US = (0.3, 1.0, 3.0)
+BURST = 64
+
+
+def _regime(kind: str, us: float, sender_us: float, receiver_us: float, burst: int = 1) -> Workload:
+    return Workload(
+        name=f"{kind}_{round(us * 1000)}ns",
+        question="What does a message cost above the work that either side has for it?",
+        kind="stream",
+        targets=((1,), ()),
+        metric="ns_above_work",
+        work_us=(sender_us, receiver_us),
+        burst=burst,
+    )
+
+
+REGIMES = (
+    *(_regime("balanced", us, us, us) for us in (0.0, *WORK_US)),
+    *(_regime("sender_works", us, us, 0.0) for us in WORK_US),
+    *(_regime("receiver_works", us, 0.0, us) for us in WORK_US),
+    *(_regime("bursts", us, us, 0.0, BURST) for us in WORK_US),
+)
+REGIME_PEERS = ("busq", "hyperq", "c-ring", "iceoryx2", "faster-fifo-raw")
+
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (*_ALL, *REGIMES)}
 
 # What orders are compared by, unless something else is asked for.
 ORDER_WORKLOADS = ("one_to_one", "ping_pong", "fan_out", "fan_in", "all_to_all")
@@ -222,6 +250,8 @@ def _cases_of(
                 for peer in peers:
                     yield Case(workload, peer, workload.sizes_bytes[0], waiting=waiting, stale=stale)
         return
+    if workload.work_us is not None:
+        peers = tuple(peer for peer in peers if peer in REGIME_PEERS)
     for size_bytes in workload.sizes_bytes if sizes_bytes is None else sizes_bytes:
         for beside in (0, busy) if busy and not workload.asleep else (0,):
             for peer in peers:

@@ -56,6 +56,7 @@ def print_report(result: Result, console: Console | None = None) -> None:
         *figures_tables(result),
         percentiles,
         *ratios_tables(result),
+        regimes_table(result),
         depth_table(result),
         lines_table(result),
     ):
@@ -67,7 +68,9 @@ def print_report(result: Result, console: Console | None = None) -> None:
 
 def figures_tables(result: Result) -> list[Table]:
     """Rows are peers, columns are questions; split so that each table fits a narrow terminal."""
-    points = [p for p in result["points"] if p["workload"] != "depth" and p["status"] in ("ok", "failed")]
+    points = [
+        p for p in _without_regimes(result["points"]) if p["workload"] != "depth" and p["status"] in ("ok", "failed")
+    ]
     rows = "order" if any("order" in p for p in points) else "peer"
     return [
         _table(f"{title}: messages per second{extra}", rows, points, columns, _figure)
@@ -77,10 +80,10 @@ def figures_tables(result: Result) -> list[Table]:
 
 def ratios_tables(result: Result) -> list[Table]:
     """How many times better busq, or bus1, is than each peer; below 1 it is behind."""
-    ours = result["ours"]
+    ours, ratios = result["ours"], _without_regimes(result["ratios"])
     return [
-        _table(f"{title}: {ours} is so many times ahead (below 1: behind)", "than", result["ratios"], columns, _ratio)
-        for title, _, columns in _split(result["ratios"])
+        _table(f"{title}: {ours} is so many times ahead (below 1: behind)", "than", ratios, columns, _ratio)
+        for title, _, columns in _split(ratios)
     ]
 
 
@@ -130,6 +133,33 @@ def percentiles_table(result: Result) -> Table:
             figures = [f"{point[f'rtt_us_{name}']:.3g}" for name in ("p50", "p99", "p999")]
             table.add_row(f"  beside {busy} busy" if busy else peer, size_text(point["size_bytes"]), *figures)
     return table
+
+
+def _without_regimes(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [p for p in points if WORKLOADS[p["workload"]].work_us is None]
+
+
+def regimes_table(result: Result) -> Table:
+    """Nanoseconds per message above the work and the harness's own loop, which are shown in the second column."""
+    points = [p for p in result["points"] if p["status"] == "ok" and WORKLOADS[p["workload"]].work_us is not None]
+    table = Table(
+        title="One to one beside other work, ns per message above it", title_justify="left", box=box.SIMPLE_HEAD
+    )
+    table.add_column("regime", no_wrap=True)
+    table.add_column("work, loop", justify="right")
+    peers = list(dict.fromkeys(p["peer"] for p in points))
+    for peer in peers:
+        table.add_column(peer, justify="right")
+    for name, busy in dict.fromkeys((p["workload"], p["busy"]) for p in points):
+        costs = {p["peer"]: p for p in points if (p["workload"], p["busy"]) == (name, busy)}
+        own_ns = min(p["own_ns"] for p in costs.values())
+        cells = (_regime_cost(costs[peer]) if peer in costs else "" for peer in peers)
+        table.add_row(f"  beside {busy} busy" if busy else name, f"{own_ns:.0f}", *cells)
+    return table
+
+
+def _regime_cost(point: dict[str, Any]) -> str:
+    return ("~" if point["spread"] > DISTURBED else "") + f"{point['ns_above_work']:.0f}"
 
 
 def depth_table(result: Result) -> Table:

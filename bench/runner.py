@@ -15,7 +15,7 @@ from . import group, lines, machine
 from .peers import ADAPTERS
 from .peers.base import Adapter
 from .peers.ours import OrderAdapter
-from .plan import ORDER_SIZES_BYTES, ORDER_WORKLOADS, WORKLOADS, Case, cases
+from .plan import ORDER_SIZES_BYTES, ORDER_WORKLOADS, REGIME_PEERS, WORKLOADS, Case, cases
 
 Progress = Callable[[int, int, str], None]
 
@@ -31,6 +31,8 @@ FIGURES = (
     "rtt_us_p99",
     "rtt_us_p999",
     "ns_per_op",
+    "ns_above_work",
+    "own_ns",
     "cpu_us_per_delivery",
 )
 
@@ -57,7 +59,7 @@ def run(
     """Measure and give back everything as one JSON-able object.
 
     peers: names, as `available()` lists them; None is all of them. workloads: names of `WORKLOADS`; None is all but
-    those of many processes.
+    those of many processes, with the regimes of work where two peers that are measured under them are compared.
     sizes: bytes, 64 to 1 MiB; None takes each workload's own. seconds: time of measuring per case and repeat.
     progress: called before each measurement with (number, of how many, label). busy: measure what waits awake once
     more, beside so many processes that do nothing but want the cores. patience_s: how long a case may take beyond
@@ -72,10 +74,16 @@ def run(
     0
     """
     chosen_peers = chosen("peer", peers, ADAPTERS)
-    usual = [name for name, workload in WORKLOADS.items() if not workload.by_name]
-    listed = cases(chosen_peers, usual if workloads is None else chosen("workload", workloads, WORKLOADS), sizes, busy)
+    asked = usual(chosen_peers) if workloads is None else chosen("workload", workloads, WORKLOADS)
+    listed = cases(chosen_peers, asked, sizes, busy)
     result = _run(listed, ADAPTERS, repeats, seconds, progress, patience_s)
     return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
+
+
+def usual(peers: Sequence[str]) -> list[str]:
+    """The workloads that are measured unless others are asked for."""
+    are_compared = len(set(peers) & set(REGIME_PEERS)) > 1
+    return [name for name, w in WORKLOADS.items() if not w.by_name and (w.work_us is None or are_compared)]
 
 
 def run_orders(

@@ -51,7 +51,7 @@ print(count / end)
 """
 # The cost of an operation at depth, which fills queues of millions, is a question of its own.
 KNOWN = (ALONE, *(name for name, workload in WORKLOADS.items() if workload.kind != "depth"))
-NAMES = tuple(name for name in KNOWN if name == ALONE or not WORKLOADS[name].by_name)
+NAMES = tuple(n for n in KNOWN if n == ALONE or not (WORKLOADS[n].by_name or WORKLOADS[n].work_us))
 RESAMPLES = 2000
 
 

@@ -118,7 +118,8 @@ class RingAdapter(Adapter):
         return load("busq.bench._ring").Ring
 
     def refuses(self, case: Case) -> str | None:
-        if case.workload.name not in ("one_to_one", "ping_pong") or case.size_bytes > 1024:
+        is_for_two = case.workload.work_us is not None or case.workload.name in ("one_to_one", "ping_pong")
+        if not is_for_two or case.size_bytes > 1024:
             return "one producer, one consumer, 1 KiB"
         return super().refuses(case)
 

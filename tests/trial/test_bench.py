@@ -256,7 +256,9 @@ def test_every_peer_that_is_here_works(peer: str) -> None:
     assert [point for point in result["points"] if point.get("lost")] == []
 
 
-SHORT = [name for name, workload in WORKLOADS.items() if workload.kind != "depth" and not workload.by_name]
+SHORT = [
+    name for name, w in WORKLOADS.items() if w.kind != "depth" and not w.by_name and (not w.work_us or "300" in name)
+]
 
 
 @pytest.mark.parametrize("workload", [name for name, workload in WORKLOADS.items() if workload.by_name])
@@ -292,6 +294,66 @@ def test_a_crowd_is_gone_when_it_is_not_needed() -> None:
     with group.crowd(3):
         assert len(children() - before) == 3
     assert children() == before
+
+
+# ---- other work beside messages ----
+
+
+@pytest.mark.parametrize("workload", ["sender_works_300ns", "receiver_works_300ns", "bursts_300ns", "balanced_0ns"])
+def test_a_regime_counts_what_a_message_costs_above_the_work(workload: str) -> None:
+    outcome = measure(workload, QueueAdapter())
+    assert (outcome["status"], outcome["lost"]) == ("ok", 0)
+    whole_ns = outcome["seconds"] * 1e9 / outcome["messages"]
+    assert outcome["ns_above_work"] == pytest.approx(max(whole_ns - outcome["own_ns"], 1.0))
+
+
+@pytest.mark.parametrize("workload", ["receiver_works_300ns", "bursts_300ns"])
+def test_a_wrong_message_fails_a_regime(workload: str) -> None:
+    outcome = measure(workload, Faulty("data = data[:-1]"))
+    assert outcome["status"] == "failed"
+    assert "WrongMessageError" in outcome["reason"]
+
+
+def test_the_side_that_a_regime_names_has_the_work() -> None:
+    def turns(workload: str) -> list[int]:
+        case = Case(WORKLOADS[workload], "busq", 64)
+        return [loops.work_turns(case, side) for side in (0, 1)]
+
+    loops.turn_ns()
+    (sender, none), (nothing, receiver), both = map(
+        turns, ("sender_works_1000ns", "receiver_works_1000ns", "balanced_1000ns")
+    )
+    assert none == nothing == 0
+    assert both == [sender, receiver]
+    assert sender == receiver > 0
+    assert turns("bursts_1000ns")[0] == pytest.approx(plan.BURST * sender, rel=0.1)
+
+
+def test_regimes_are_measured_where_peers_are_compared() -> None:
+    listed = plan.cases(["busq", "mp.Queue", "hyperq"], ["balanced_0ns"], busy=2)
+    assert [(case.peer, case.busy) for case in listed] == [("busq", 0), ("hyperq", 0), ("busq", 2), ("hyperq", 2)]
+    usual = lambda *peers: {name for name in runner.usual(peers) if WORKLOADS[name].work_us}  # noqa: E731
+    assert usual("busq", "busq-c") == set()
+    assert usual("busq", "hyperq") == {regime.name for regime in plan.REGIMES}
+
+
+def test_regimes_have_a_table_of_their_own() -> None:
+    points = [
+        point("busq", "one_to_one", 3e6),
+        point("busq", "bursts_300ns", 120.0, own_ns=400.0),
+        point("hyperq", "bursts_300ns", 240.0, own_ns=410.0, spread=1.6),
+        point("busq", "bursts_300ns", 500.0, own_ns=430.0, busy=4),
+    ]
+    table = report.regimes_table({"points": points})
+    assert [list(column.cells) for column in table.columns] == [
+        ["bursts_300ns", "  beside 4 busy"],
+        ["400", "430"],
+        ["120", "500"],
+        ["~240", ""],
+    ]
+    (figures,) = report.figures_tables({"points": points})
+    assert len(figures.columns) == 2
+    assert verdict(points, "busq bursts_300ns 64 B against hyperq")["met"] is True
 
 
 # ---- orders ----
