@@ -235,7 +235,7 @@ def _at(span: Span, text: str) -> str:
 
 def _untold(messages: _Messages, spans: Mapping[Context, Span], *, is_broadcast: bool) -> Iterator[Finding]:
     hidden = () if is_broadcast else ("lost",)
-    invented = ("lost",) if is_broadcast else ()  # where it is not seen who got what
+    invented = ("lost",) if is_broadcast else ()  # receivers may stand in spans that are not there
     why = "those who got a message are taken as such, so no loss can be told"
     if is_broadcast:
         why = f"each message is taken as sent to all{'' if messages.come_back else ' but its sender'}, as asked for"
