@@ -12,8 +12,8 @@ output of some program, and only lines that hold a clock count.
 Such a log does not name senders and receivers; its clocks show what came before what.  So messages are what follows
 from the clocks (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
 regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts) and
-`sender` (of what is delivered).  A send without `to` went to those who delivered it, so that no loss can be told, or by
-the option `broadcast` to all hosts.  Broadcasts of Akka programs are recognised, and went to all.
+`sender` (of what is delivered).  The receivers of a message without `to` are those who delivered it, and no loss can be
+seen; by the option `broadcast`, they are all hosts.  Broadcasts of Akka programs are recognised, and are to all hosts.
 """
 
 from __future__ import annotations
@@ -359,7 +359,7 @@ def _application(
     numbers, _ = numbered(process, kind, called, sender)
     keys, is_own = process * len(all_of) + called, (sender < 0) | (sender == process)
     own = bool(((kind == Kind.DELIVER) & is_own & np.isin(keys, keys[kind == Kind.SEND])).any())
-    got: dict[int, set[int]] | None = None  # who delivered each message, where that has to do
+    got: dict[int, set[int]] | None = None  # the receivers of messages whose texts name none
     if asked and options.get("broadcast") != "true":
         got = _receivers(all_of, numbers.tolist())
         findings += _untold(source, [one for one in all_of if one.kind == Kind.SEND])
@@ -389,7 +389,7 @@ def _receivers(all_of: Sequence[_Spoken], numbers: Sequence[int]) -> dict[int, s
 
 
 def _untold(source: Source, sends: Sequence[_Spoken]) -> Iterator[Finding]:
-    """Report sends whose texts tell no destinations."""
+    """Report sends whose texts name no destinations."""
     silent = [one.event for one in sends if not one.group("to")]
     if not silent:
         return

@@ -323,7 +323,7 @@ def test_texts_of_messages_may_be_given(tmp_path: Path) -> None:
 
 
 def test_a_send_without_receivers_went_to_those_who_delivered_it(tmp_path: Path) -> None:
-    """Two of three workers took a job, and nobody a second one: what was lost nobody knows, unless all are meant."""
+    """Two of three workers took a job, and none took a second one: a loss is unknown, unless each was to all."""
     events = [
         ("a", {"a": 1}, "tx 5"),
         ("a", {"a": 2}, "tx 6"),
