@@ -12,8 +12,8 @@ output of some program, and only lines that hold a clock count.
 Such a log does not name senders and receivers; its clocks show what came before what.  So messages are what follows
 from the clocks (`busq.trace.vector_clocks`).  Where events speak of messages themselves, `send` and `deliver` are
 regular expressions for their text, with the group `message` (its name), and, if need be, `to` (names of hosts) and
-`sender` (of what is delivered).  The receivers of a message without `to` are those who delivered it, and no loss can be
-seen; by the option `broadcast`, they are all hosts.  Broadcasts of Akka programs are recognised, and are to all hosts.
+`sender` (of what is delivered).  If `to` is missing, the receivers of a message are the hosts that delivered it, and
+no loss is seen; by the option `broadcast`, all hosts are.  Broadcasts of Akka programs are known, and are to all hosts.
 """
 
 from __future__ import annotations
