@@ -45,6 +45,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Laboratory": {
         "sim": "busq.cli.sim:sim",
         "check": "busq.cli.check:check",
+        "prove": "busq.cli.prove:prove",
         "sweep": "busq.cli.sweep:sweep",
         "example": "busq.cli.example:example",
         "chat": "busq.cli.chat:chat",

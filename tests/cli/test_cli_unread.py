@@ -69,6 +69,7 @@ ASKED: dict[str, tuple[str, str]] = {
         "c.svg c.txt c.json",
     ),
     "check that holds": (f"check fifo --processes 2 --messages 2 {_LITTLE}", ""),
+    "prove": ("prove --list", ""),
     "sweep": ("sweep {in}/grid.toml --out swept --engine pool --jobs 1", "swept"),
     "sweep --list": ("sweep --list", ""),
     "diagram": ("diagram figure-1 -o figure.svg", "figure.svg"),

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq prove`: what holds for any number of processes and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from busq._util.humanize import rounded
+from busq.cli import show
+from busq.cli.base import JSON, Refusal, examples, print_json
+from busq.lab.proof import MODELS, Mutant, NoSolver, ProofResult, System
+from busq.lab.proof import prove as solve
+
+__all__ = ["prove"]
+
+
+@click.command(
+    epilog=examples(
+        "busq prove --list",
+        "busq prove",
+        "busq prove multicast --mutant seal-at-max",
+        "busq prove --mutants",
+    )
+)
+@click.argument("model", type=click.Choice(list(MODELS)), required=False)
+@click.option("--list", "lists", is_flag=True, help="List the models, what each promises, and its mutants.")
+@click.option("--mutant", "mutant_name", metavar="NAME", help="Break this rule of MODEL, and show what is lost by it.")
+@click.option("--mutants", "all_mutants", is_flag=True, help="Break every rule in turn; each one has to be needed.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0, 1e6, min_open=True, max_open=True),
+    default=120.0,
+    show_default=True,
+    help="The most that one question may take; one that takes longer is left open.",
+)
+@JSON
+def prove(
+    model: str | None, lists: bool, mutant_name: str | None, all_mutants: bool, seconds: float, as_json: bool
+) -> int:
+    """Prove what a protocol promises, for any number of processes, queues and messages.
+
+    Each model has invariants.  A solver shows that they hold in the beginning, that no step breaks them, and
+    that what users rely on follows.  It is the protocol that is proven; the code is searched by other means.
+
+    The exit code is 1 where something is not proven (with --mutant, that is what should come out), or where a
+    rule is not needed (--mutants).
+    """
+    if lists + all_mutants + (mutant_name is not None) > 1:
+        raise Refusal("--list, --mutant and --mutants exclude each other")
+    systems = [MODELS[model]] if model else list(MODELS.values())
+    if lists:
+        return _list(systems, as_json)
+    try:
+        if all_mutants:
+            return _try_mutants(systems, seconds, as_json)
+        return _prove(systems, mutant_name, seconds, as_json)
+    except NoSolver as error:
+        raise Refusal(str(error)) from None
+
+
+def _list(systems: Sequence[System], as_json: bool) -> int:
+    if as_json:
+        print_json({"models": [_described(system) for system in systems]})
+        return 0
+    for system in systems:
+        mutants = show.new_table("each rule that is needed, broken", "mutant", "meaning", left=["mutant", "meaning"])
+        for mutant in system.mutants:
+            mutants.add_row(mutant.name, mutant.meaning)
+        show.to_stdout(Text(f"{system.name}: {system.meaning}", style="bold"), _promises(system), mutants)
+    return 0
+
+
+def _described(system: System) -> dict[str, Any]:
+    return {
+        "name": system.name,
+        "meaning": system.meaning,
+        "properties": list(system.properties),
+        "mutants": {mutant.name: mutant.meaning for mutant in system.mutants},
+    }
+
+
+def _promises(system: System) -> Table:
+    table = show.new_table("what is proven", "property", left=["property"])
+    for claim in system.properties:
+        table.add_row(claim)
+    return table
+
+
+def _prove(systems: Sequence[System], mutant_name: str | None, seconds: float, as_json: bool) -> int:
+    results = [_solve(system, _mutant(system, mutant_name), seconds) for system in systems]
+    if as_json:
+        print_json({"ok": all(result.is_proven for result in results), "points": [one.as_json() for one in results]})
+    else:
+        for result in results:
+            _show(result)
+    return 0 if all(result.is_proven for result in results) else 1
+
+
+def _mutant(system: System, name: str | None) -> Mutant | None:
+    try:
+        return None if name is None else system.mutant(name)
+    except LookupError as error:
+        raise Refusal(str(error.args[0])) from None
+
+
+def _solve(system: System, mutant: Mutant | None, seconds: float, explain: bool = True) -> ProofResult:
+    with show.steps() as progress:
+        return solve(system, mutant=mutant, seconds=seconds, explain=explain, progress=progress)
+
+
+def _show(result: ProofResult) -> None:
+    system = result.system
+    title = f"{system.name}: {len(result.answers):,} questions in {rounded(result.seconds)} s"
+    table = show.new_table(title, "step", "claims", "hold", "broken", "open", left=["step"])
+    for step in dict.fromkeys(answer.step for answer in result.answers):
+        verdicts = [answer.verdict for answer in result.answers if answer.step == step]
+        counts = [verdicts.count(verdict) for verdict in ("holds", "broken", "open")]
+        table.add_row(step, str(len(verdicts)), *(str(count or "") for count in counts))
+    show.to_stdout(table)
+    show.print_whole(*_failures(result))
+    if result.is_proven:
+        show.to_stdout(_promises(system), Text("proven, for any number of each", style="green"))
+    else:
+        show.to_stdout(Text(f"not proven: {len(result.failures)} questions", style="bold red"))
+
+
+def _failures(result: ProofResult) -> Iterator[Text]:
+    for answer in result.failures:
+        yield Text(f"{answer.step}: {answer.claim}: {answer.verdict}")
+        if answer.counterexample:
+            yield Text(answer.counterexample.transcript(), style="dim")
+
+
+def _try_mutants(systems: Sequence[System], seconds: float, as_json: bool) -> int:
+    tried = [
+        (mutant, _solve(system, mutant, seconds, explain=False)) for system in systems for mutant in system.mutants
+    ]
+    is_needed = [any(answer.verdict == "broken" for answer in result.answers) for _, result in tried]
+    if as_json:
+        print_json({"ok": all(is_needed), "points": [result.as_json() for _, result in tried]})
+        return 0 if all(is_needed) else 1
+    table = show.new_table("rules broken on purpose", "mutant", "step", "what it breaks", left=["mutant", "step"])
+    table.columns[-1].justify = "left"
+    for mutant, result in tried:
+        first = next((answer for answer in result.answers if answer.verdict == "broken"), None)
+        table.add_row(mutant.name, first.step if first else "", first.claim if first else Text("nothing", "bold red"))
+    show.to_stdout(table)
+    return 0 if all(is_needed) else 1

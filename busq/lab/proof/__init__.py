@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs without a bound: models of the protocols, read by a solver for any number of processes and messages.
+
+>>> from busq.lab.proof import MODELS
+>>> multicast = MODELS["multicast"]
+>>> len(multicast.actions), len(multicast.mutants)
+(20, 12)
+
+`prove` needs z3 (`pip install 'busq[proof]'`); everything else does without.
+"""
+
+from __future__ import annotations
+
+from busq.lab.proof.logic import Action, Mutant, System
+from busq.lab.proof.models import MODELS
+from busq.lab.proof.result import Answer, Counterexample, ProofResult
+from busq.lab.proof.solver import NoSolver, impossible_actions, prove
+
+__all__ = [
+    "MODELS",
+    "Action",
+    "Answer",
+    "Counterexample",
+    "Mutant",
+    "NoSolver",
+    "ProofResult",
+    "System",
+    "impossible_actions",
+    "prove",
+]

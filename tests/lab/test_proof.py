@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proofs: all models hold, no rule of one can be broken without notice, and no proof is empty."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from busq.cli import commands
+from busq.lab.proof import MODELS, Action, Mutant, NoSolver, System, impossible_actions, prove
+from busq.lab.proof.logic import FALSE, TRUE, Sort, all_of, below, exists, forall, relation, same, set_, variables
+
+needs_z3 = pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="needs z3: pip install 'busq[proof]'")
+EVERY_MUTANT = [
+    pytest.param(system, mutant, id=f"{system.name}-{mutant.name}")
+    for system in MODELS.values()
+    for mutant in system.mutants
+]
+EVERY_MODEL = [pytest.param(system, id=name) for name, system in MODELS.items()]
+# The claim that each mutant breaks at the step that it changes: the reason for which the rule is there.
+REASONS = {
+    "accept-equal": ("take", "an accepted proposal is above the clock that it met"),
+    "two-places": ("take", "there is one place per queue and attempt"),
+    "commit-first": ("complete", "what is committed has raised all its clocks"),
+    "seal-at-max": ("seal", "a final time is above the clocks that it met"),
+    "stale-commit": ("commit", "what is final is of the current attempt"),
+    "blind-put-off": ("put_off", "what is delivered is committed, and addressed here"),
+    "pass-open": ("deliver", "the reader goes along the ring"),
+    "hole-passed": ("deliver", "the reader goes along the ring"),
+    "tie-per-queue": ("deliver", "the heap is above what is delivered"),
+    "late-in-place": ("deliver", "what is final and still to come is above what is delivered"),
+    "heap-no-tail": ("deliver_held_at_tail", "what is final and still to come is above what is delivered"),
+    "blind-resume": ("deliver", "the history is in the order of keys"),
+}
+
+Thing = Sort("Thing", is_ordered=True)
+x, y = variables("x y", Thing)
+had, first = relation("had", Thing), relation("first", Thing)
+
+
+def small_system(**changes: object) -> System:
+    """A queue that gives each thing once, the least first, if everything is there from the beginning."""
+    least = forall(y, below(y, x) >> had(y))
+    system = System(
+        name="least-first",
+        meaning="a sorted list",
+        sorts=(Thing,),
+        symbols=(had, first),
+        axioms={},
+        actions=(Action("give", (x,), ~had(x) & least, (set_(had, x),)),),
+        invariants={"all below what was had was had": forall(x, y, (had(x) & below(y, x)) >> had(y))},
+        properties={"no gap": ~exists(x, y, all_of(below(y, x), had(x), ~had(y)))},
+        mutants=(Mutant("any", "any thing may be given", (Action("give", (x,), ~had(x), (set_(had, x),)),)),),
+    )
+    return dataclasses.replace(system, **changes)  # type: ignore[arg-type]
+
+
+def run(*arguments: str) -> object:
+    return CliRunner().invoke(commands, arguments, prog_name="busq")
+
+
+# ---- the models ----
+
+
+@needs_z3
+@pytest.mark.parametrize("system", EVERY_MODEL)
+def test_a_model_is_proven(system: System) -> None:
+    result = prove(system)
+    assert [(answer.step, answer.claim, answer.verdict) for answer in result.failures] == []
+    claims = len(system.invariants) * (len(system.actions) + 1) + len(system.properties)
+    assert len(result.answers) == claims, "each invariant at the beginning and at each step, and each property"
+
+
+@needs_z3
+@pytest.mark.parametrize(("system", "mutant"), EVERY_MUTANT)
+def test_a_rule_that_is_broken_breaks_what_it_is_there_for(system: System, mutant: Mutant) -> None:
+    result = prove(system, mutant=mutant, explain=False)
+    broken = {(answer.step, answer.claim) for answer in result.answers if answer.verdict == "broken"}
+    assert REASONS[mutant.name] in broken
+
+
+@needs_z3
+@pytest.mark.parametrize("system", EVERY_MODEL)
+def test_every_action_can_happen_where_the_invariants_hold(system: System) -> None:
+    assert impossible_actions(system) == []
+
+
+@pytest.mark.parametrize("system", EVERY_MODEL)
+def test_every_symbol_is_listed_and_every_mutant_changes_something(system: System) -> None:
+    listed = set(system.symbols)
+    for action in system.actions:
+        assert {update.symbol for update in action.updates} <= listed
+        assert not [update.symbol.name for update in action.updates if update.symbol.is_fixed]
+        assert len({update.symbol for update in action.updates}) == len(action.updates), action.name
+    names = {
+        action.name: str(action.guard) + str([str(one.value) for one in action.updates]) for action in system.actions
+    }
+    for mutant in system.mutants:
+        changed = {one.name: str(one.guard) + str([str(two.value) for two in one.updates]) for one in mutant.actions}
+        assert all(names[name] != text for name, text in changed.items()), mutant.name
+
+
+def test_every_mutant_has_a_reason() -> None:
+    assert {mutant.name for system in MODELS.values() for mutant in system.mutants} == set(REASONS)
+
+
+# ---- what a proof is ----
+
+
+@needs_z3
+def test_a_small_system_is_proven_and_its_mutant_is_not() -> None:
+    system = small_system()
+    assert prove(system).is_proven
+    result = prove(system, mutant=system.mutant("any"))
+    (answer,) = result.failures
+    example = answer.counterexample
+    assert example is not None
+    assert (example.step, example.arguments, example.state["had"]) == ("give", {"x": "thing1"}, [])
+    assert example.transcript().startswith("give(x = thing1), in the state\n  had: nothing\n")
+
+
+@needs_z3
+def test_a_claim_that_is_false_in_the_beginning_is_broken_there() -> None:
+    system = small_system(invariants={"something was had": exists(x, had(x))}, properties={})
+    assert [answer.step for answer in prove(system).failures] == ["the beginning"]
+
+
+@needs_z3
+def test_a_property_that_does_not_follow_is_broken() -> None:
+    system = small_system(properties={"at most one": forall(x, y, (had(x) & had(y)) >> same(x, y))})
+    assert [(answer.step, answer.claim) for answer in prove(system).failures] == [("the properties", "at most one")]
+
+
+@needs_z3
+def test_an_action_that_can_never_happen_is_named() -> None:
+    never = Action("never", (x,), had(x) & ~had(x), ())
+    assert impossible_actions(small_system(actions=(*small_system().actions, never))) == ["never"]
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), 1e7])
+def test_a_limit_that_is_none_is_refused(seconds: float) -> None:
+    with pytest.raises(ValueError, match=r"seconds is .*; a question takes"):
+        prove(small_system(), seconds=seconds)
+
+
+def test_without_z3_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "z3", None)
+    with pytest.raises(NoSolver, match=r"pip install 'busq\[proof\]'"):
+        prove(small_system())
+    result = run("prove")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "pip install 'busq[proof]'" in result.stderr
+
+
+# ---- the language ----
+
+
+def test_terms_of_other_sorts_are_refused() -> None:
+    (other,) = variables("other", Sort("Other"))
+    with pytest.raises(TypeError, match=r"had takes \(Thing\), not \(Other\)"):
+        had(other)
+    with pytest.raises(TypeError, match="x and other are of different sorts: Thing, Other"):
+        same(x, other)
+
+
+def test_a_formula_is_not_taken_for_true() -> None:
+    with pytest.raises(TypeError, match=r"had\(x\) is a formula"):
+        assert had(x)
+    assert all_of() is TRUE
+    assert str(had(x) & FALSE) == "(had(x) and false)"
+
+
+def test_a_mutant_is_found_by_its_name() -> None:
+    with pytest.raises(LookupError, match="least-first has no mutant 'other': any"):
+        small_system().mutant("other")
+    with pytest.raises(LookupError, match="least-first has no action take"):
+        small_system().mutated(Mutant("other", "", (Action("take", (), TRUE, ()),)))
+
+
+# ---- busq prove ----
+
+
+def test_the_list_needs_no_solver() -> None:
+    result = run("prove", "--list", "--json")
+    assert result.exit_code == 0
+    (multicast, *_) = json.loads(result.stdout)["models"]
+    assert multicast["name"] == "multicast"
+    assert "seal-at-max" in multicast["mutants"]
+    assert "seal-at-max" in run("prove", "--list").stdout
+
+
+@needs_z3
+def test_a_mutant_is_shown_with_what_it_breaks() -> None:
+    result = run("prove", "multicast", "--mutant", "heap-no-tail")
+    assert result.exit_code == 1
+    assert "deliver_held_at_tail: what is final and still to come is above what is delivered: broken" in result.stdout
+    assert "deliver_held_at_tail(q = queue0, p0 = pos" in result.stdout
+    facts = json.loads(run("prove", "multicast", "--mutant", "heap-no-tail", "--json").stdout)
+    assert facts["ok"] is False
+    (point,) = facts["points"]
+    assert (point["model"], point["proven"]) == ("multicast:heap-no-tail", False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nothing"], "'nothing' is not"),
+        (["multicast", "--mutant", "other"], "multicast has no mutant 'other'"),
+        (["--mutants", "--list"], "exclude each other"),
+        (["--seconds", "0"], "0"),
+    ],
+)
+def test_what_can_not_be_asked_is_refused(arguments: list[str], words: str) -> None:
+    result = run("prove", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
