@@ -13,7 +13,7 @@ from rich.text import Text
 from busq._util.humanize import rounded
 from busq.cli import show
 from busq.cli.base import JSON, Refusal, examples, print_json
-from busq.lab.proof import MODELS, Mutant, NoSolver, ProofResult, System
+from busq.lab.proof import MODELS, VIOLATIONS, Mutant, NoSolver, ProofResult, System
 from busq.lab.proof import prove as solve
 
 __all__ = ["prove"]
@@ -96,8 +96,10 @@ def _prove(systems: Sequence[System], mutant_name: str | None, seconds: float, a
     if as_json:
         print_json({"ok": all(result.is_proven for result in results), "points": [one.as_json() for one in results]})
     else:
-        for result in results:
+        for system, result in zip(systems, results, strict=True):
             _show(result)
+            if mutant_name:
+                _show_violation(system, result, mutant_name)
     return 0 if all(result.is_proven for result in results) else 1
 
 
@@ -127,6 +129,12 @@ def _show(result: ProofResult) -> None:
         show.to_stdout(_promises(system), Text("proven, for any number of each", style="green"))
     else:
         show.to_stdout(Text(f"not proven: {len(result.failures)} questions", style="bold red"))
+
+
+def _show_violation(system: System, result: ProofResult, mutant_name: str) -> None:
+    violation = VIOLATIONS[system.name][mutant_name]
+    title = Text("an execution from the beginning that breaks what users rely on", style="bold")
+    show.print_whole(title, Text(violation.transcript(result.system)))
 
 
 def _failures(result: ProofResult) -> Iterator[Text]:

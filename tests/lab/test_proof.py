@@ -12,8 +12,21 @@ import pytest
 from click.testing import CliRunner
 
 from busq.cli import commands
-from busq.lab.proof import MODELS, Action, Mutant, NoSolver, System, impossible_actions, prove
+from busq.lab.proof import (
+    MODELS,
+    VIOLATIONS,
+    Action,
+    Execution,
+    Impossible,
+    Mutant,
+    NoSolver,
+    Scene,
+    System,
+    impossible_actions,
+    prove,
+)
 from busq.lab.proof.logic import FALSE, TRUE, Sort, all_of, below, exists, forall, relation, same, set_, variables
+from busq.lab.proof.models import multicast
 
 needs_z3 = pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="needs z3: pip install 'busq[proof]'")
 EVERY_MUTANT = [
@@ -40,6 +53,7 @@ REASONS = {
 
 Thing = Sort("Thing", is_ordered=True)
 x, y = variables("x y", Thing)
+(q,), (m, n) = variables("q", multicast.Queue), variables("m n", multicast.Msg)
 had, first = relation("had", Thing), relation("first", Thing)
 
 
@@ -107,6 +121,52 @@ def test_every_symbol_is_listed_and_every_mutant_changes_something(system: Syste
 
 def test_every_mutant_has_a_reason() -> None:
     assert {mutant.name for system in MODELS.values() for mutant in system.mutants} == set(REASONS)
+
+
+# ---- executions ----
+
+
+@pytest.mark.parametrize(("system", "mutant"), EVERY_MUTANT)
+def test_a_mutant_has_an_execution_that_breaks_a_property(system: System, mutant: Mutant) -> None:
+    """The other reading of the model, which needs no solver: what the mutant loses is lost for users, too."""
+    violation = VIOLATIONS[system.name][mutant.name]
+    assert violation.claim in violation.run(system.mutated(mutant))
+    with pytest.raises(Impossible):
+        violation.run(system)
+
+
+def test_a_late_message_and_its_neighbour_are_delivered_in_one_order() -> None:
+    """The unbroken model on two queues, with every invariant and property in every state on the way."""
+    system = MODELS["multicast"]
+    execution = Execution(system, multicast.scene([{0, 1}, {0, 1}]))
+    steps = (
+        "begin 0 0; begin 1 0; propose 0 1; propose 1 1; take 0 0 0; take 1 0 1; take 1 1 2; take 0 1 3; publish 0 0 0;"
+        "publish 1 0 1; publish 1 1 2; publish 0 1 3; seal 0 2; sync 0 0; sync 0 1; complete 0; seal 1 3; sync 1 0;"
+        "sync 1 1; complete 1; to_heap 0 0 0; to_heap 0 1 1; deliver_held_at_tail 0 0 0; deliver_held_at_tail 0 1 1;"
+        "to_heap 1 2 1; to_heap 1 3 0; deliver_held_at_tail 1 3 0; deliver_held_at_tail 1 2 1"
+    )
+    for name, *arguments in map(str.split, steps.split(";")):
+        execution.step(name, *map(int, arguments))
+        assert execution.broken({**system.invariants, **system.properties}) == []
+    both = forall(q, m, n, below(m, n) >> multicast.before(q, m, n))
+    assert execution.broken({"both queues deliver 0, and then 1": both}) == []
+
+
+def test_a_step_that_is_not_possible_changes_nothing() -> None:
+    system = small_system()
+    execution = Execution(system, Scene({Thing: 2}, {}))
+    with pytest.raises(Impossible, match=r"give\(x=1\) is not possible here"):
+        execution.step("give", 1)
+    execution.step("give", 0)
+    execution.step("give", 1)
+    assert execution.broken({"all were had": forall(x, had(x))}) == []
+    with pytest.raises(ValueError, match="there is no x 2"):
+        execution.step("give", 2)
+
+
+def test_a_scene_that_breaks_an_axiom_is_refused() -> None:
+    with pytest.raises(ValueError, match="a unicast has one destination"):
+        Execution(MODELS["multicast"], multicast.scene([{0, 1}], unicasts={0}))
 
 
 # ---- what a proof is ----
@@ -200,6 +260,7 @@ def test_a_mutant_is_shown_with_what_it_breaks() -> None:
     assert result.exit_code == 1
     assert "deliver_held_at_tail: what is final and still to come is above what is delivered: broken" in result.stdout
     assert "deliver_held_at_tail(q = queue0, p0 = pos" in result.stdout
+    assert " 14 complete(m=0)\n    breaks no gap: " in result.stdout
     facts = json.loads(run("prove", "multicast", "--mutant", "heap-no-tail", "--json").stdout)
     assert facts["ok"] is False
     (point,) = facts["points"]

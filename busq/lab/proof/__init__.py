@@ -12,19 +12,25 @@
 from __future__ import annotations
 
 from busq.lab.proof.logic import Action, Mutant, System
-from busq.lab.proof.models import MODELS
+from busq.lab.proof.models import MODELS, VIOLATIONS
 from busq.lab.proof.result import Answer, Counterexample, ProofResult
 from busq.lab.proof.solver import NoSolver, impossible_actions, prove
+from busq.lab.proof.states import Execution, Impossible, Scene, Violation
 
 __all__ = [
     "MODELS",
+    "VIOLATIONS",
     "Action",
     "Answer",
     "Counterexample",
+    "Execution",
+    "Impossible",
     "Mutant",
     "NoSolver",
     "ProofResult",
+    "Scene",
     "System",
+    "Violation",
     "impossible_actions",
     "prove",
 ]

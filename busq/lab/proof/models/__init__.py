@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The models, a file each; `MODELS` has them by name."""
+"""The models, a file each; `MODELS` has them by name, and `VIOLATIONS` what comes of their mutants."""
 
 from __future__ import annotations
 
-from busq.lab.proof.logic import System
-from busq.lab.proof.models import multicast
+from collections.abc import Mapping
 
-__all__ = ["MODELS"]
+from busq.lab.proof.logic import System
+from busq.lab.proof.models import multicast, multicast_violations
+from busq.lab.proof.states import Violation
+
+__all__ = ["MODELS", "VIOLATIONS"]
 
 MODELS: dict[str, System] = {system.name: system for system in (multicast.SYSTEM,)}
+VIOLATIONS: dict[str, Mapping[str, Violation]] = {"multicast": multicast_violations.VIOLATIONS}

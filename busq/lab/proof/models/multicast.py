@@ -11,6 +11,8 @@ The sender is `csrc/shm/send/multicast.h`, what it shares with helpers `csrc/shm
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
+
 from busq.lab.proof.logic import (
     FALSE,
     TRUE,
@@ -37,8 +39,9 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM"]
+__all__ = ["SYSTEM", "scene"]
 
 Msg = Sort("Msg", is_ordered=True)  # by sender and sequence number, which settle ties
 Queue = Sort("Queue")
@@ -643,3 +646,23 @@ SYSTEM = System(
     properties=PROPERTIES,
     mutants=MUTANTS,
 )
+
+
+def scene(
+    destinations: Sequence[Set[int]],
+    *,
+    unicasts: Set[int] = frozenset(),
+    positions: int = 5,
+    times: int = 4,
+    attempts: int = 1,
+) -> Scene:
+    """Return a scene of as many messages as there are sets of destinations, which are numbers of queues from 0.
+
+    `unicasts` are the messages that commit with the swap on their slot.  Queue 1 is the one that `flips`.
+    """
+    queues = 1 + max(queue for queues in destinations for queue in queues)
+    goes_to = frozenset((msg, queue) for msg, queues in enumerate(destinations) for queue in queues)
+    return Scene(
+        {Msg: len(destinations), Queue: queues, Pos: positions, Time: times, Attempt: attempts},
+        {dest: goes_to, unicast: frozenset((msg,) for msg in unicasts), flips: frozenset({(1,)})},
+    )
