@@ -311,7 +311,7 @@ static void test_memory_that_another_peer_gives_back_wakes_who_waits_for_it(void
 /* A loaded machine may take the core for long at any yield. */
 static void forgets_dear_yields(busq_peer *peer)
 {
-  peer->pacing.sleeps = peer->pacing.sleeps_left = 0;
+  peer->pacing.message_yields = peer->pacing.room_yields = (busq_dear_yields){0, 0};
 }
 
 static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void)
@@ -366,32 +366,64 @@ static void test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once(vo
   meet(2, 8, 4096);
   has_slices = true;
   busq_peer *reader = join("reader");
+  busq_dear_yields *dear = &reader->pacing.message_yields;
   reader->pacing.spin_ns = 0;
   reader->pacing.yield_ns = YIELD_NS;
-  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS - 1, 0);
+  busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS - 1, 0);
   CHECK(yields(reader));
-  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, MANY); /* which came meanwhile */
+  busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS, MANY); /* which came meanwhile */
   CHECK(yields(reader));
   forgets_dear_yields(reader);
   /* As many waits as its cost pays for; twice as many as before where the next yield is as dear. */
   for (uint32_t n_waits = TIMES - 1; n_waits < 4 * TIMES; n_waits *= 2) {
-    busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, 1);
+    busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS, 1);
     for (uint32_t i = 0; i < n_waits; i++)
       CHECK(!yields(reader));
-    CHECK_EQUAL(reader->pacing.sleeps_left, 0);
+    CHECK_EQUAL(dear->sleeps_left, 0);
   }
   CHECK(yields(reader));
   /* Cheap ones let it forget. */
   forgets_dear_yields(reader);
-  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, 1);
+  busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS, 1);
   for (uint32_t i = 0; i < TIMES; i++)
-    busq_pacing_learn_from_yield(reader, 0, 0);
-  CHECK_EQUAL(reader->pacing.sleeps, 0);
+    busq_pacing_learn_from_yield(reader, dear, 0, 0);
+  CHECK_EQUAL(dear->sleeps, 0);
   /* A peer whose time awake was chosen stays awake. */
   forgets_dear_yields(reader);
   busq_peer_set_spin(reader, 0, YIELD_NS / 1000);
-  busq_pacing_learn_from_yield(reader, TIMES * YIELD_NS, 0);
+  busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS, 0);
   CHECK(yields(reader));
+  has_slices = false;
+  part();
+}
+
+/* A send to a queue that stays full; returns whether it yielded. */
+static bool yields_for_room(busq_peer *peer, busq_peer *reader)
+{
+  enum { SHORT_NS = 1000000 };
+  const uint64_t target = busq_peer_address(reader);
+  n_yields = 0;
+  CHECK_EQUAL(busq_peer_send(peer, &target, 1, "x", 1, SHORT_NS), BUSQ_FULL);
+  return n_yields > 0;
+}
+
+static void test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_at_once(void)
+{
+  enum { YIELD_NS = 5000000, TIMES = 8, CAPACITY = 8 };
+  meet(2, CAPACITY, 4096);
+  has_slices = true;
+  busq_peer *sender = join("a"), *reader = join("reader");
+  const uint64_t target = busq_peer_address(reader);
+  sender->pacing.spin_ns = 0;
+  sender->pacing.yield_ns = YIELD_NS;
+  for (uint32_t i = 0; i < CAPACITY; i++)
+    CHECK_EQUAL(busq_peer_send(sender, &target, 1, "x", 1, 0), BUSQ_OK);
+  CHECK(yields_for_room(sender, reader));
+  forgets_dear_yields(sender);
+  busq_pacing_learn_from_yield(sender, &sender->pacing.room_yields, TIMES * YIELD_NS, CAPACITY);
+  for (uint32_t i = 0; i < TIMES - 1; i++)
+    CHECK(!yields_for_room(sender, reader));
+  CHECK(yields_for_room(sender, reader));
   has_slices = false;
   part();
 }
@@ -449,6 +481,7 @@ int main(void)
   CHECK_RUN(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it);
   CHECK_RUN(test_who_waited_long_does_not_yield_until_it_has_waited_shortly);
   CHECK_RUN(test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once);
+  CHECK_RUN(test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_at_once);
   CHECK_RUN(test_who_is_told_how_long_to_yield_always_does);
   CHECK_RUN(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside);
   return 0;

@@ -299,6 +299,13 @@ typedef struct {
   uint32_t senders_asleep;
 } busq_sleepers;
 
+/* Waits that leave the yields out: how many they were to be when yielding came out dear last, and how many of them are
+ * still to come. */
+typedef struct {
+  uint32_t sleeps;
+  uint32_t sleeps_left;
+} busq_dear_yields;
+
 /* Learned by the heuristics of pacing.h: without a latch, and right enough when two threads write at once. */
 typedef struct {
   uint32_t short_waits;       /* in a row that ended without sleeping */
@@ -306,8 +313,8 @@ typedef struct {
   uint32_t spin_ns;
   uint32_t yield_ns;
   uint32_t waits_in_vain; /* in a row for which spinning and yielding would have been too short by far */
-  uint32_t sleeps;        /* how many waits were to leave the yields out, when yielding came out dear last */
-  uint32_t sleeps_left;   /* how many of them are still to come */
+  busq_dear_yields message_yields;
+  busq_dear_yields room_yields;
   bool spin_is_chosen;    /* by the application: always that long */
   bool is_to_go_on;       /* the last wait was interrupted, having slept: the call that goes on with it sleeps at once */
   bool is_crowded;        /* yielding has lately let others run: more of them want to than there are cores */

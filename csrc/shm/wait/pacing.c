@@ -204,16 +204,18 @@ void busq_pacing_let_messages_gather(busq_peer *peer)
  * Another peer that runs meanwhile is at it for some tens of microseconds.  A process that does nothing but compute keeps
  * the core for milliseconds, since the one that yields goes to the end of the line; one that sleeps comes before it when
  * it is woken, at the price of a switch for each message.  So a yield was dear if it took many times as long as a wait
- * stays awake, and longer than those switches for what came meanwhile.  Then the next waits sleep at once: so many that
- * staying awake in all of them would have cost as much, and twice as many as the last time if that is not long ago.
+ * stays awake, and as those switches for what came meanwhile: where what was waited for was worked on all the time, all
+ * that is lost is a share.  Then the next waits sleep at once: so many that staying awake in all of them would have cost
+ * as much, and twice as many as the last time if that is not long ago.
  */
-void busq_pacing_learn_from_yield(busq_peer *peer, uint64_t took_ns, uint64_t n_came)
+void busq_pacing_learn_from_yield(const busq_peer *peer, busq_dear_yields *dear, uint64_t took_ns, uint64_t n_came)
 {
   enum { DEAR_TIMES = 8, SLEEPS_MAX = 1024 };
-  const uint64_t sleeps = busq_load_relaxed(&peer->pacing.sleeps);
-  if (took_ns < DEAR_TIMES * awake_ns(peer) || took_ns < n_came * SWITCH_NS || peer->pacing.spin_is_chosen) {
+  const uint64_t sleeps = busq_load_relaxed(&dear->sleeps);
+  const uint64_t least_ns = n_came * SWITCH_NS < awake_ns(peer) ? awake_ns(peer) : n_came * SWITCH_NS;
+  if (took_ns < DEAR_TIMES * least_ns || peer->pacing.spin_is_chosen) {
     if (BUSQ_UNLIKELY(sleeps))
-      busq_store_relaxed(&peer->pacing.sleeps, (uint32_t)sleeps / 2);
+      busq_store_relaxed(&dear->sleeps, (uint32_t)sleeps / 2);
     return;
   }
   uint64_t next = took_ns / (awake_ns(peer) + 1);
@@ -221,16 +223,16 @@ void busq_pacing_learn_from_yield(busq_peer *peer, uint64_t took_ns, uint64_t n_
     next = 2 * sleeps;
   if (next > SLEEPS_MAX)
     next = SLEEPS_MAX;
-  busq_store_relaxed(&peer->pacing.sleeps, (uint32_t)next);
-  busq_store_relaxed(&peer->pacing.sleeps_left, (uint32_t)next);
+  busq_store_relaxed(&dear->sleeps, (uint32_t)next);
+  busq_store_relaxed(&dear->sleeps_left, (uint32_t)next);
 }
 
-bool busq_pacing_leaves_yields_out(busq_peer *peer)
+bool busq_pacing_leaves_yields_out(const busq_peer *peer, busq_dear_yields *dear)
 {
-  const uint32_t left = busq_load_relaxed(&peer->pacing.sleeps_left);
+  const uint32_t left = busq_load_relaxed(&dear->sleeps_left);
   if (BUSQ_LIKELY(!left) || peer->pacing.spin_is_chosen)
     return false;
-  busq_store_relaxed(&peer->pacing.sleeps_left, left - 1);
+  busq_store_relaxed(&dear->sleeps_left, left - 1);
   return true;
 }
 

@@ -68,10 +68,15 @@ bool busq_wait_is_over(busq_wait *wait);
 void busq_pacing_let_room_gather(const busq_peer *peer);
 /* A reader that keeps catching up lets some messages gather. */
 void busq_pacing_let_messages_gather(busq_peer *peer);
-/* A wait for a message has yielded, and found so many when it came back. */
-void busq_pacing_learn_from_yield(busq_peer *peer, uint64_t took_ns, uint64_t n_came);
-/* Asked once in each wait for a message: does this one leave the yields out, since the last were dear? */
-bool busq_pacing_leaves_yields_out(busq_peer *peer);
+/* A wait has yielded, and when it came back there were so many messages, or there was room for so many. */
+void busq_pacing_learn_from_yield(const busq_peer *peer, busq_dear_yields *dear, uint64_t took_ns, uint64_t n_came);
+/* Asked once in each wait: does this one leave the yields out, since the last were dear? */
+bool busq_pacing_leaves_yields_out(const busq_peer *peer, busq_dear_yields *dear);
+/* The last yield has let another process run. */
+static inline bool busq_pacing_is_crowded(const busq_peer *peer)
+{
+  return __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED);
+}
 /* The next wait sleeps at once, since spinning and yielding would be in vain. */
 bool busq_pacing_sleeps_at_once(const busq_peer *peer);
 /* A wait for a message ended before it slept. */

@@ -276,11 +276,11 @@ static uint64_t waiting_messages(const busq_peer *peer)
 /* Yields, then sleeps. */
 static int wait_spun(busq_peer *peer, busq_wait *wait)
 {
-  const bool leaves_yields_out = busq_pacing_leaves_yields_out(peer);
+  const bool leaves_yields_out = busq_pacing_leaves_yields_out(peer, &peer->pacing.message_yields);
   while (!leaves_yields_out && !busq_pacing_sleeps_at_once(peer) && busq_wait_yield(wait, peer)) {
     const int result = receive_ready(peer, NULL);
-    const bool was_long = __atomic_load_n(&peer->pacing.is_crowded, __ATOMIC_RELAXED);
-    busq_pacing_learn_from_yield(peer, wait->yielded_ns, was_long ? waiting_messages(peer) : 0);
+    busq_pacing_learn_from_yield(peer, &peer->pacing.message_yields, wait->yielded_ns,
+                                 busq_pacing_is_crowded(peer) ? waiting_messages(peer) : 0);
     if (result != BUSQ_EMPTY) {
       busq_pacing_wait_was_short(peer);
       return result;

@@ -110,6 +110,7 @@ typedef struct {
   uint32_t value;
   uint32_t n_changes; /* of the target since the last sleep */
   bool is_armed;
+  bool leaves_yields_out;
   bool is_of_own; /* it was its own queue at least once, and another thread may make room there */
 } waited_room;
 
@@ -202,12 +203,32 @@ static int room_wait_check(waited_room *room, busq_peer *peer, uint64_t failed_t
                     peer->receiver.inbox->name, peer->self->name);
 }
 
+static uint64_t room_there(const busq_peer *peer, uint64_t target)
+{
+  const busq_slot *reader = &peer->bus->slots[busq_target_slot(target)];
+  const busq_ring ring = busq_bus_ring(peer->bus, busq_target_slot(target));
+  const uint64_t head = busq_load_acquire(&reader->queue.head), tail = busq_ring_tail(&ring);
+  const uint64_t depth = tail > head ? tail - head : 0, limit = busq_bus_limit(peer->bus, reader);
+  return depth < limit ? limit - depth : 0;
+}
+
+/* How many records have come free in memory is not known. */
+static bool room_wait_yield(const waited_room *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target)
+{
+  if (room->leaves_yields_out || !busq_wait_yield(wait, peer))
+    return false;
+  if (failed_target != BUSQ_NO_TARGET)
+    busq_pacing_learn_from_yield(peer, &peer->pacing.room_yields, wait->yielded_ns,
+                                 busq_pacing_is_crowded(peer) ? room_there(peer, failed_target) : 0);
+  return true;
+}
+
 /* Until the next try: BUSQ_OK, or why there is none. */
 static int room_wait_turn(waited_room *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target, uint32_t n_targets)
 {
   int result = BUSQ_OK;
   const bool finds_more = busq_load_relaxed(&peer->sender.finds_more) && !busq_wait_is_over(wait);
-  if (finds_more || busq_wait_spin(wait, peer, NULL) || busq_wait_yield(wait, peer))
+  if (finds_more || busq_wait_spin(wait, peer, NULL) || room_wait_yield(room, peer, wait, failed_target))
     return BUSQ_OK;
   result = room_wait_check(room, peer, failed_target);
   if (result == BUSQ_OK && room_wait_is_armed(room, failed_target, n_targets))
@@ -226,6 +247,8 @@ __attribute__((noinline)) static int room_wait(busq_peer *peer, busq_room_attemp
   int result = room_wait_check(&room, peer, failed_target);
   if (result != BUSQ_OK)
     return result;
+  room.leaves_yields_out =
+      failed_target != BUSQ_NO_TARGET && busq_pacing_leaves_yields_out(peer, &peer->pacing.room_yields);
   busq_pacing_let_room_gather(peer);
   busq_wait_begin(&wait, timeout_ns);
   (void)busq_wait_is_over(&wait); /* the time counts from now on */
