@@ -6,10 +6,11 @@ OLD NEW`).  Each question (a workload at one size) is put to both, one right aft
 first, so that what drifts, drifts for both.  Such a pair gives a ratio; above 1, NEW is faster.  The figure is the
 median of the ratios, with an interval of 95 % from resampled pairs.
 
-What it does not distinguish: above some 1,000 bytes the C library serves a received `bytes` from its general heap, and how
-many steps that takes depends on the holes that earlier imports have left.  Of one and the same build, `send` and `recv`
-of 1 KiB took 3,770 or 4,030 instructions together (callgrind, one seed of hashes), by what the program had allocated
-before, and 270 or 530 of them were the allocator's.  A version that imports other modules may differ by as much.
+What it does not distinguish: above some 1,000 bytes the C library serves a received `bytes` from its general heap, and
+how many steps that takes depends on the holes that earlier imports have left.  Of one and the same build, `send` and
+`recv` of 1 KiB took 3,770 or 4,030 instructions together (callgrind, one seed of hashes), by what the program had
+allocated before, and 270 or 530 of them were the allocator's.  A version that imports other modules may differ by as
+much.
 """
 
 from __future__ import annotations
