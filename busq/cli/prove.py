@@ -52,6 +52,8 @@ def prove(
     """
     if lists + all_mutants + (mutant_name is not None) > 1:
         raise Refusal("--list, --mutant and --mutants exclude each other")
+    if mutant_name is not None and model is None:
+        raise Refusal("--mutant needs a MODEL, whose rule it breaks")
     systems = [MODELS[model]] if model else list(MODELS.values())
     if lists:
         return _list(systems, as_json)

@@ -49,6 +49,12 @@ REASONS = {
     "late-in-place": ("deliver", "what is final and still to come is above what is delivered"),
     "heap-no-tail": ("deliver_held_at_tail", "what is final and still to come is above what is delivered"),
     "blind-resume": ("deliver", "the history is in the order of keys"),
+    # skeen
+    "past-open": ("deliver", "what is open is above what is delivered"),
+    "final-any": ("decide", "the final time is no lower than a proposal"),
+    "no-pass": ("receive_final", "a process has passed what is settled there"),
+    "equal-proposal": ("receive_data", "what is open is above what is delivered"),
+    "tie-per-process": ("deliver", "what is decided is above what is delivered"),
 }
 
 Thing = Sort("Thing", is_ordered=True)
@@ -272,6 +278,7 @@ def test_a_mutant_is_shown_with_what_it_breaks() -> None:
     [
         (["nothing"], "'nothing' is not"),
         (["multicast", "--mutant", "other"], "multicast has no mutant 'other'"),
+        (["--mutant", "no-pass"], "--mutant needs a MODEL"),
         (["--mutants", "--list"], "exclude each other"),
         (["--seconds", "0"], "0"),
     ],

@@ -6,10 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from busq.lab.proof.logic import System
-from busq.lab.proof.models import multicast, multicast_violations
+from busq.lab.proof.models import multicast, multicast_violations, skeen, skeen_violations
 from busq.lab.proof.states import Violation
 
 __all__ = ["MODELS", "VIOLATIONS"]
 
-MODELS: dict[str, System] = {system.name: system for system in (multicast.SYSTEM,)}
-VIOLATIONS: dict[str, Mapping[str, Violation]] = {"multicast": multicast_violations.VIOLATIONS}
+MODELS: dict[str, System] = {system.name: system for system in (multicast.SYSTEM, skeen.SYSTEM)}
+VIOLATIONS: dict[str, Mapping[str, Violation]] = {
+    "multicast": multicast_violations.VIOLATIONS,
+    "skeen": skeen_violations.VIOLATIONS,
+}
