@@ -35,6 +35,7 @@ EVERY_MUTANT = [
     for mutant in system.mutants
 ]
 EVERY_MODEL = [pytest.param(system, id=name) for name, system in MODELS.items()]
+FOLLOWS = "what follows an undelivered message is of its sender, eager, to another process, and waits for it"
 # The claim that each mutant breaks at the step that it changes: the reason for which the rule is there.
 REASONS = {
     "accept-equal": ("take", "an accepted proposal is above the clock that it met"),
@@ -49,6 +50,12 @@ REASONS = {
     "late-in-place": ("deliver", "what is final and still to come is above what is delivered"),
     "heap-no-tail": ("deliver_held_at_tail", "what is final and still to come is above what is delivered"),
     "blind-resume": ("deliver", "the history is in the order of keys"),
+    # cykas
+    "telling": ("send", FOLLOWS),
+    "impatient": ("send", "one message to a process is open"),
+    "not-silent": ("send", FOLLOWS),
+    "early-yct": ("send_yct", "a YCT is of what was sent eagerly, and waits for no process"),
+    "all-normal": ("send", FOLLOWS),
     # skeen
     "past-open": ("deliver", "what is open is above what is delivered"),
     "final-any": ("decide", "the final time is no lower than a proposal"),
