@@ -13,7 +13,7 @@ from rich.text import Text
 from busq._util.humanize import rounded
 from busq.cli import show
 from busq.cli.base import JSON, Refusal, examples, print_json
-from busq.lab.proof import MODELS, VIOLATIONS, Mutant, NoSolver, ProofResult, System
+from busq.lab.proof import MODELS, SOLVERS, VIOLATIONS, Mutant, NoSolver, ProofResult, System
 from busq.lab.proof import prove as solve
 
 __all__ = ["prove"]
@@ -25,12 +25,14 @@ __all__ = ["prove"]
         "busq prove",
         "busq prove multicast --mutant seal-at-max",
         "busq prove --mutants",
+        "busq prove --solver cvc5",
     )
 )
 @click.argument("model", type=click.Choice(list(MODELS)), required=False)
 @click.option("--list", "lists", is_flag=True, help="List the models, what each promises, and its mutants.")
 @click.option("--mutant", "mutant_name", metavar="NAME", help="Break this rule of MODEL, and show what is lost by it.")
 @click.option("--mutants", "all_mutants", is_flag=True, help="Break every rule in turn; each one has to be needed.")
+@click.option("--solver", type=click.Choice(SOLVERS), default="z3", show_default=True, help="What answers.")
 @click.option(
     "--seconds",
     type=click.FloatRange(0, 1e6, min_open=True, max_open=True),
@@ -40,7 +42,7 @@ __all__ = ["prove"]
 )
 @JSON
 def prove(
-    model: str | None, lists: bool, mutant_name: str | None, all_mutants: bool, seconds: float, as_json: bool
+    model: str | None, lists: bool, mutant_name: str | None, all_mutants: bool, as_json: bool, **limits: Any
 ) -> int:
     """Prove what a protocol promises, for any number of processes, queues and messages.
 
@@ -59,8 +61,8 @@ def prove(
         return _list(systems, as_json)
     try:
         if all_mutants:
-            return _try_mutants(systems, seconds, as_json)
-        return _prove(systems, mutant_name, seconds, as_json)
+            return _try_mutants(systems, limits, as_json)
+        return _prove(systems, mutant_name, limits, as_json)
     except NoSolver as error:
         raise Refusal(str(error)) from None
 
@@ -93,8 +95,8 @@ def _promises(system: System) -> Table:
     return table
 
 
-def _prove(systems: Sequence[System], mutant_name: str | None, seconds: float, as_json: bool) -> int:
-    results = [_solve(system, _mutant(system, mutant_name), seconds) for system in systems]
+def _prove(systems: Sequence[System], mutant_name: str | None, limits: dict[str, Any], as_json: bool) -> int:
+    results = [_solve(system, _mutant(system, mutant_name), limits) for system in systems]
     if as_json:
         print_json({"ok": all(result.is_proven for result in results), "points": [one.as_json() for one in results]})
     else:
@@ -112,9 +114,9 @@ def _mutant(system: System, name: str | None) -> Mutant | None:
         raise Refusal(str(error.args[0])) from None
 
 
-def _solve(system: System, mutant: Mutant | None, seconds: float, explain: bool = True) -> ProofResult:
+def _solve(system: System, mutant: Mutant | None, limits: dict[str, Any], explain: bool = True) -> ProofResult:
     with show.steps() as progress:
-        return solve(system, mutant=mutant, seconds=seconds, explain=explain, progress=progress)
+        return solve(system, mutant=mutant, explain=explain, progress=progress, **limits)
 
 
 def _show(result: ProofResult) -> None:
@@ -146,10 +148,8 @@ def _failures(result: ProofResult) -> Iterator[Text]:
             yield Text(answer.counterexample.transcript(), style="dim")
 
 
-def _try_mutants(systems: Sequence[System], seconds: float, as_json: bool) -> int:
-    tried = [
-        (mutant, _solve(system, mutant, seconds, explain=False)) for system in systems for mutant in system.mutants
-    ]
+def _try_mutants(systems: Sequence[System], limits: dict[str, Any], as_json: bool) -> int:
+    tried = [(mutant, _solve(system, mutant, limits, explain=False)) for system in systems for mutant in system.mutants]
     is_needed = [any(answer.verdict == "broken" for answer in result.answers) for _, result in tried]
     if as_json:
         print_json({"ok": all(is_needed), "points": [result.as_json() for _, result in tried]})

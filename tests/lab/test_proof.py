@@ -112,6 +112,29 @@ def test_a_rule_that_is_broken_breaks_what_it_is_there_for(system: System, mutan
 
 
 @needs_z3
+@pytest.mark.parametrize("name", ["skeen", "cykas"])
+def test_another_solver_agrees(name: str) -> None:
+    """Of the multicast it takes half a minute: `busq prove --solver cvc5` in .ci/run."""
+    pytest.importorskip("cvc5", reason="needs cvc5: pip install cvc5")
+    system = MODELS[name]
+    assert prove(system, solver="cvc5").is_proven
+    result = prove(system, mutant=system.mutants[0], solver="cvc5", seconds=2, explain=False)
+    assert REASONS[system.mutants[0].name] in {(answer.step, answer.claim) for answer in result.failures}
+
+
+@needs_z3
+def test_without_cvc5_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cvc5", None)
+    with pytest.raises(NoSolver, match="pip install cvc5"):
+        prove(small_system(), solver="cvc5")
+
+
+def test_an_unknown_solver_is_refused() -> None:
+    with pytest.raises(ValueError, match="solver is 'none'; there are z3, cvc5"):
+        prove(small_system(), solver="none")
+
+
+@needs_z3
 @pytest.mark.parametrize("system", EVERY_MODEL)
 def test_every_action_can_happen_where_the_invariants_hold(system: System) -> None:
     assert impossible_actions(system) == []

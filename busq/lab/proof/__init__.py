@@ -14,11 +14,12 @@ from __future__ import annotations
 from busq.lab.proof.logic import Action, Mutant, System
 from busq.lab.proof.models import MODELS, VIOLATIONS
 from busq.lab.proof.result import Answer, Counterexample, ProofResult
-from busq.lab.proof.solver import NoSolver, impossible_actions, prove
+from busq.lab.proof.solver import SOLVERS, NoSolver, impossible_actions, prove
 from busq.lab.proof.states import Execution, Impossible, Scene, Violation
 
 __all__ = [
     "MODELS",
+    "SOLVERS",
     "VIOLATIONS",
     "Action",
     "Answer",

@@ -16,7 +16,9 @@ from typing import Any
 from busq.lab.proof.logic import Action, Expr, Mutant, Sort, System
 from busq.lab.proof.result import BROKEN, HOLDS, OPEN, Answer, Counterexample, ProofResult
 
-__all__ = ["NoSolver", "impossible_actions", "prove"]
+__all__ = ["SOLVERS", "NoSolver", "impossible_actions", "prove"]
+
+SOLVERS = ("z3", "cvc5")
 
 # Elements of each sort in the counterexamples that are tried, so that those shown are small.
 _SMALL = (1, 2, 3, 4, 5)
@@ -32,6 +34,7 @@ def prove(
     system: System,
     *,
     mutant: Mutant | None = None,
+    solver: str = "z3",
     seconds: float = 120.0,
     explain: bool = True,
     progress: Callable[[int, int, str], None] | None = None,
@@ -42,7 +45,8 @@ def prove(
     a mutant only the steps that it changes are asked for, since all others are those of the system.  With `explain`,
     the first failure of each step has a small counterexample, or none where none is found in 5 times 20 seconds.
     `progress` is called with the number of answers, that of questions, and a step.  Raises ValueError for seconds that
-    are not positive, and NoSolver where z3 is not installed.
+    are not positive, and NoSolver where z3 is not installed.  The `solver` cvc5 answers the same questions, which z3
+    writes down and, with `explain`, illustrates.
 
     >>> from busq.lab.proof.models import MODELS
     >>> prove(MODELS["multicast"]).is_proven  # doctest: +SKIP
@@ -50,6 +54,9 @@ def prove(
     """
     if not 0 < seconds < _SECONDS_MAX:
         raise ValueError(f"seconds is {seconds}; a question takes more than 0 and less than {_SECONDS_MAX:,} seconds")
+    if solver not in SOLVERS:
+        raise ValueError(f"solver is {solver!r}; there are {', '.join(SOLVERS)}")
+    ask = {"z3": _by_z3, "cvc5": _by_cvc5}[solver]
     begin = time.monotonic()
     asked = system.mutated(mutant) if mutant else system
     reading = _Reading(asked)
@@ -59,7 +66,7 @@ def prove(
     for question in questions:
         if progress:
             progress(len(answers), len(questions), question.step)
-        answer = _answer(reading, question, seconds)
+        answer = _answer(reading, question, seconds, ask)
         if explain and answer.verdict == BROKEN and answer.step not in explained:
             explained.add(answer.step)
             answer = dataclasses.replace(answer, counterexample=_explain(reading, question))
@@ -112,15 +119,35 @@ def _steps(reading: _Reading, actions: Sequence[Action]) -> Iterator[_Question]:
             yield _Question(action.name, claim, assumed, concluded, action, arguments)
 
 
-def _answer(reading: _Reading, question: _Question, seconds: float) -> Answer:
+def _answer(reading: _Reading, question: _Question, seconds: float, ask: Callable[[Any, float], str]) -> Answer:
     begin = time.monotonic()
-    z3 = reading.z3
     solver = reading.solver(seconds)
     solver.add(question.assumed)
-    solver.add(z3.Not(question.concluded))
-    found = solver.check()
-    verdict = HOLDS if found == z3.unsat else BROKEN if found == z3.sat else OPEN
+    solver.add(reading.z3.Not(question.concluded))
+    verdict = {"unsat": HOLDS, "sat": BROKEN}.get(ask(solver, seconds), OPEN)
     return Answer(question.step, question.claim, verdict, time.monotonic() - begin)
+
+
+def _by_z3(solver: Any, _: float) -> str:
+    return str(solver.check())
+
+
+def _by_cvc5(solver: Any, seconds: float) -> str:
+    """Return the answer of cvc5 to the assertions of a solver of z3, by way of their text."""
+    try:
+        import cvc5
+    except ImportError:
+        raise NoSolver("this solver is not installed: pip install cvc5", name="cvc5") from None
+    engine = cvc5.Solver()
+    engine.setOption("tlimit-per", str(int(seconds * 1000)))
+    engine.setOption("enum-inst", "true")
+    parser = cvc5.InputParser(engine)
+    text = "(set-logic UF)\n" + solver.to_smt2().replace("(set-logic UF)", "")
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "question")
+    found = ""
+    while not (command := parser.nextCommand()).isNull():
+        found += command.invoke(engine, parser.getSymbolManager()).strip()
+    return found
 
 
 def _explain(reading: _Reading, question: _Question) -> Counterexample | None:
