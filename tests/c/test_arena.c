@@ -188,6 +188,24 @@ static void test_a_successor_gets_no_record_twice(void)
   part();
 }
 
+/* However many lives, one after another, have something on its way. */
+static void test_short_lives_go_on_in_the_extent_of_the_last(void)
+{
+  enum { LIVES = 6000, BYTES = 64 };
+  meet(PEERS, 8, 128 * ARENA_BYTES);
+  busq_peer *a = join("a");
+  for (uint32_t i = 0; i < LIVES; i++) {
+    busq_arena_deinit(&a->sender.arena);
+    CHECK_EQUAL(busq_arena_init(&a->sender.arena, company_bus, a->slot), BUSQ_OK);
+    CHECK_EQUAL(busq_arena_adopt(&a->sender.arena), BUSQ_OK);
+    busq_record *record = take(a, BYTES);
+    CHECK(record);
+    commit(a, record, BYTES, 1);
+  }
+  CHECK(used_bytes() <= LIVES * BYTES + extent_bytes());
+  part();
+}
+
 static void test_nobody_can_keep_another_from_sending_something_small(void)
 {
   meet(PEERS, 8, ARENA_BYTES);
@@ -481,6 +499,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_after_a_flood_everything_comes_back);
   CHECK_RUN(test_one_slow_reader_does_not_make_its_sender_take_more_and_more);
   CHECK_RUN(test_a_successor_gets_no_record_twice);
+  CHECK_RUN(test_short_lives_go_on_in_the_extent_of_the_last);
   CHECK_RUN(test_nobody_can_keep_another_from_sending_something_small);
   CHECK_RUN(test_a_large_record_is_freed_by_whoever_releases_it_last);
   CHECK_RUN(test_a_large_record_is_not_freed_before_it_is_committed);

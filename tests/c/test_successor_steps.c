@@ -15,6 +15,8 @@
  *   - have received what was sent to their own node before its end, once, and its sender learned that;
  *   - hear what is sent to the group, at the place where others hear it.
  *
+ * One that sends goes on in the extent that its predecessor has cut records from, and its successor after it.
+ *
  * In the last scripts it is the child that changes the group, beside members that are dead; one of those, which is not
  * durable, is resumed meanwhile.  If its join has returned with it as a member, it stays one.  So it is with one that
  * is durable, and with one that holds a handle.
@@ -912,6 +914,63 @@ static void bob_greets(void)
   (void)say(bob, "dave", "z");
 }
 
+/* ---- the extent that a predecessor has cut records from ---- */
+
+enum { LEFT_BEHIND = 5 };
+
+/* A quarter of an extent each: the first four fill one, of which a successor looks at two at most. */
+static void sends_a_quarter(busq_peer *peer, char text)
+{
+  static char bytes[ARENA_BYTES];
+  const uint64_t quarter = company_bus->geometry.extent_bytes / 4;
+  uint64_t target;
+  CHECK(quarter > 256 && quarter <= sizeof bytes);
+  bytes[0] = text;
+  CHECK_EQUAL(look_up(peer, "bob", &target), 1);
+  CHECK_EQUAL(busq_peer_send(peer, &target, 1, bytes, quarter - 256, COMPANY_PATIENCE_NS), BUSQ_OK);
+}
+
+static void short_life_body(void *argument)
+{
+  (void)argument;
+  arrive();
+  busq_peer *peer = resume("alice");
+  for (int i = 0; i < LEFT_BEHIND; i++)
+    sends_a_quarter(peer, 'a');
+}
+
+static void prepare_part_used(void)
+{
+  bob = join("bob");
+  ends_well(in_a_child(short_life_body, NULL));
+}
+
+static void act_send_one(void)
+{
+  victim = resume("alice");
+  sends_a_quarter(victim, 'v');
+}
+
+static void judge_part_used(void)
+{
+  busq_message message;
+  uint32_t count;
+  size_t used = 0;
+  busq_peer *next = resume("alice");
+  sends_a_quarter(next, 'w');
+  CHECK_EQUAL(used_bytes(), 2 * company_bus->geometry.extent_bytes);
+  do {
+    CHECK_EQUAL(busq_peer_recv(bob, &message, 1, &count, COMPANY_PATIENCE_NS), BUSQ_OK);
+    CHECK(used < sizeof of_bob - 1);
+    of_bob[used++] = *(const char *)message.data;
+    busq_peer_release(bob, &message);
+  } while (of_bob[used - 1] != 'w');
+  of_bob[used] = '\0';
+  if (strcmp(of_bob, "aaaaavw") != 0 && (words->has_survived || strcmp(of_bob, "aaaaaw") != 0))
+    check_fail(__FILE__, __LINE__, "bob hears \"%s\"", of_bob);
+  leave(next);
+}
+
 /* ---- one run ---- */
 
 static void victim_body(void *argument)
@@ -1126,6 +1185,7 @@ int main(int n_arguments, char **arguments)
       {"tending beside a holder who is resumed", nothing, before_ending, holder_dies, act_look_after, holder_is_resumed, judge_fleeting, true},
       {"telling of a death beside one who is resumed", prepare_watched, before_telling, watched_dies, act_tell, watched_comes_again, judge_watched, true},
       {"getting a slot whose nodes are used", prepare_used, NULL, NULL, act_make, bob_greets, nothing, true},
+      {"going on in an extent", prepare_part_used, NULL, NULL, act_send_one, nothing, judge_part_used, true},
       {"a change beside the second of two dead, who is resumed", prepare_second, before_entering, two_die, act_enter, one_is_resumed, judge_resumed, true},
   };
   words = shared_memory(sizeof *words);

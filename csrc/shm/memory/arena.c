@@ -254,6 +254,23 @@ static void slab_adopt(busq_arena *arena, uint64_t extent, uint32_t index)
   slabs_reach(arena, extent);
 }
 
+/* The one that a predecessor has just cut records from.  Without it each of many short lives would claim an extent, once
+ * the others are full of what receivers still need.  True where blank ones are left in it. */
+static bool slab_go_on(busq_arena *arena, uint32_t index)
+{
+  const busq_bus *bus = arena->bus;
+  for (uint64_t i = arena->inherited_count; i-- > 0;) {
+    const uint32_t extent = arena->inherited[i];
+    if (busq_extent_class(busq_load_acquire(&bus->table[extent].word)) != index ||
+        busq_slab_carved(bus, extent, index) == busq_slab_records(bus, index))
+      continue;
+    arena->inherited[i] = arena->inherited[--arena->inherited_count];
+    slab_adopt(arena, extent, index);
+    return true;
+  }
+  return false;
+}
+
 /* One extent after the other, until so many records were looked at. */
 static void slabs_adopt(busq_arena *arena, uint64_t looks)
 {
@@ -292,7 +309,8 @@ static busq_record *class_take_slow(busq_arena *arena, uint32_t index)
   if (record || (record = class_carve(arena, index)))
     return record;
   if (arena->inherited_count) {
-    slabs_adopt(arena, busq_step_looks);
+    if (!slab_go_on(arena, index))
+      slabs_adopt(arena, busq_step_looks);
     if ((record = class_pop(arena, class)) || (record = class_carve(arena, index)))
       return record;
   }
