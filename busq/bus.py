@@ -47,7 +47,7 @@ class Bus1Peer(core.Port, Peer):
     ) -> None:
         # What asking and objects need is loaded before there is a peer: a handler of a signal that used the peer while
         # its thread loads them would find them half made.
-        from busq._port import helpers, objects, requests  # noqa: F401
+        from busq._port import called_from_c, objects, requests  # noqa: F401
 
         arguments.encode_peer_name(name)
         watched = _watched(watch)

@@ -43,7 +43,7 @@ class BusqError(Exception):
     >>> busq.Bus.unlink("doc-error")
     """
 
-    sent: int  # how many messages the call had sent that this error ended; errors of other calls lack it, but for Full
+    sent: int  # how many messages had been sent by the call that failed; other calls than sends set it for Full alone
 
 
 class Empty(BusqError, queue.Empty):

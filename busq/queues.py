@@ -28,22 +28,12 @@ from busq._native import _core as core
 from busq._port.arguments import integer, wrong_type
 from busq._port.deadline import Deadline
 from busq._port.queue_await import TROUBLE, Awaited, Tasks, wait_of
-from busq._port.queue_end import DROPPED, Ending
-from busq._port.queue_ends import Ends
-from busq._port.queue_home import (
-    GRACE_S,
-    Home,
-    Local,
-    await_so,
-    default_home,
-    find_home,
-    hand_on,
-    home_on,
-    let_go,
-    private_name,
-    register,
-)
+from busq._port.queue_home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
+from busq._port.queue_overflow import GRACE_S, await_so
+from busq._port.queue_peers import private_name
 from busq._port.queue_pickles import dumps, dumps_for_views, joined, loads_packed, size_of, unpack_copies, unpack_views
+from busq._port.queue_pipe import Ends
+from busq._port.queue_shutdown import DROPPED, Ending
 from busq.bus import Bus
 from busq.peer import Message
 

@@ -9,6 +9,8 @@ every queue has asked the core for the room that it lacks (`busq_peer_send_askin
 a look is due, or a receiver looks again and again, or the core listens: then the descriptor becomes readable when it is
 worth looking again.  At that moment listening ends, what was asked for is forgotten, and the first task of each queue
 looks.
+
+A further event loop is a subclass of WaitQueues, which `queues_here` chooses.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ __all__ = ["SLICE_S", "AnyioQueues", "AsyncioQueues", "WaitQueues", "queues_here
 SLICE_S = 200e-6  # for so long a task may go on without letting others run; also in csrc/python/async_attempt.c
 _RETRY_S = 1e-3
 # As in the core: a waiter looks for so long before it sleeps, unless the last waits were all many times as long.
+# YIELD_NS_DEFAULT of csrc/shm/wait/pacing.c, in seconds.
 _SPIN_S, _IN_VAIN_MAX, _IN_VAIN_TIMES = 50e-6, 4, 8
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from busq import errors
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
-from busq._port.queue_home import private_name
+from busq._port.queue_peers import private_name
 
 if TYPE_CHECKING:
     from busq._port.queue_home import Home, Local

@@ -7,8 +7,8 @@
  * Guarantee: what was taken and not given back is never more than the limit, so the system never runs short of memory
  * because of a search: a thread that is refused ends the search, and keeps what it knows.
  *
- * Not given: memory, but by the last three.  A caller that takes still asks the system for it, and gives back what it
- * does not get.
+ * Not given: the memory itself, but by the last three functions here, which ask the system as well.  A caller of the
+ * others asks for it, and gives back to the account what it does not get.
  */
 #include "base/types.h"
 #include <stdatomic.h>

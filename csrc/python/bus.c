@@ -7,7 +7,7 @@
  *
  * Guarantee: the bus stays mapped for as long as the object lives.
  * Mechanism: calls that may take time let go of the interpreter's lock.
- * Not given: names and arguments are right; busq/bus.py sees to that.
+ * Not given: checks of names and arguments, which busq/bus.py makes before it calls.
  */
 
 typedef struct {

@@ -7,7 +7,7 @@
 PyObject *helper(busq_state *state, const char *name)
 {
   if (!state->helpers) {
-    PyObject *found = PyImport_ImportModule("busq._port.helpers");
+    PyObject *found = PyImport_ImportModule("busq._port.called_from_c");
     if (!found)
       return NULL;
     if (!state->helpers)

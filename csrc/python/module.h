@@ -57,7 +57,7 @@ typedef struct {
       PyObject *errors;       /* busq.errors */
       PyObject *empty_error, *shut_down_error;
       PyObject *guard;        /* called before a thread waits: raises where it may not; or NULL */
-      PyObject *helpers;      /* busq._port.helpers, once it was needed */
+      PyObject *helpers;      /* busq._port.called_from_c, once it was needed */
       PyObject *handle_class, *node_class; /* of busq.nodes, once a peer has met the first node */
       PyObject *kinds[N_KINDS];
       PyObject *arguments[N_ARGUMENTS]; /* interned */
@@ -66,7 +66,7 @@ typedef struct {
 } busq_state;
 _Static_assert(sizeof(busq_state) == BUSQ_STATE_OBJECTS * sizeof(PyObject *), "each object is in the list");
 
-/* A function of busq._port.helpers: what is rare, and better written in Python.  New reference, or NULL with an exception. */
+/* A function of busq._port.called_from_c: what is rare, and better written in Python.  New reference, or NULL with an exception. */
 PyObject *helper(busq_state *state, const char *name);
 
 extern PyType_Spec peer_owner_spec, port_spec, message_spec, draft_spec, handle_spec, node_spec, bus_spec, note_spec, request_spec,

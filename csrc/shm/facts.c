@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Facts about a bus, its peers, queues and groups, for `busq doctor`, `ls` and `top`, and for applications that ask;
+ * Facts about a bus, its peers, queues and groups, for `busq doctor`, `ls` and `info`, and for applications that ask;
  * the calls are declared in busq.h.
  *
  * Guarantee: a look changes nothing but what it has to bury, and nothing that it reads is used as an index or a length

@@ -22,9 +22,10 @@ from conftest import PATIENCE_S, wait_until
 
 import busq
 from busq import queues
-from busq._port import queue_home
+from busq._port import queue_exit, queue_home, queue_overflow, queue_peers
 
 CAPACITY = 16
+OURS = {module.__file__ for module in (queues, queue_exit, queue_home, queue_overflow, queue_peers)}
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(queue_home, "PEERS", 48)
     monkeypatch.setattr(queue_home, "_default", None)
     yield
-    wait_until(lambda: not queue_home._overflows, what="the threads have ended")
+    wait_until(lambda: not queue_exit.overflows, what="the threads have ended")
     queue_home._default = None
 
 
@@ -57,7 +58,7 @@ class Handler:
         self.left, self._act = at, act
 
     def __call__(self, frame: Any, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in (queues.__file__, queue_home.__file__):
+        if frame.f_code.co_filename not in OURS:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode" and frame.f_lasti in places(frame.f_code):

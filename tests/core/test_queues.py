@@ -34,7 +34,7 @@ from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
 
 import busq
 from busq import queues
-from busq._port import queue_home
+from busq._port import queue_exit, queue_home, queue_overflow, queue_peers
 from busq.bus import bus_names
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -457,15 +457,15 @@ def test_put_without_a_limit_never_waits_and_keeps_the_order(shorter: int) -> No
             queue.put(number, block=bool(number % 2))
         assert queue.qsize() == 200, turn
         assert [queue.get(timeout=PATIENCE_S) for _ in range(200)] == list(range(200))
-        wait_until(lambda: not queue_home._overflows, what="the thread has ended")
+        wait_until(lambda: not queue_exit.overflows, what="the thread has ended")
 
 
 def test_put_without_a_limit_waits_for_a_getter_that_stands_still(
     shorter: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a while: then nothing waits in the process."""
-    monkeypatch.setattr(queue_home, "_PATIENCE_S", PATIENCE_S)
-    monkeypatch.setattr(queue_home.Overflow, "append", None)
+    monkeypatch.setattr(queue_overflow, "_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(queue_overflow.Overflow, "append", None)
     queue: busq.Queue[int] = busq.Queue()
     puts(queue, shorter)
     putting = threading.Thread(target=puts, args=(queue, 200))
@@ -482,17 +482,17 @@ def test_calls_wait_for_half_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch
 
     def wait(patience_s: float) -> None:
         nonlocal now_s, waited_s
-        waits_s = patience_s if room_ms is None else min(patience_s, room_ms / 1000 - queue_home.GRACE_S)
-        assert queue_home.GRACE_S + waits_s <= 0.05 + 1e-9
+        waits_s = patience_s if room_ms is None else min(patience_s, room_ms / 1000 - queue_overflow.GRACE_S)
+        assert queue_overflow.GRACE_S + waits_s <= 0.05 + 1e-9
         now_s += waits_s
-        waited_s += queue_home.GRACE_S + waits_s
+        waited_s += queue_overflow.GRACE_S + waits_s
         if waits_s == patience_s:
             raise busq.Full
 
-    monkeypatch.setattr(queue_home, "time", types.SimpleNamespace(monotonic=lambda: now_s))
-    patience = queue_home.Patience()
+    monkeypatch.setattr(queue_overflow, "time", types.SimpleNamespace(monotonic=lambda: now_s))
+    patience = queue_overflow.Patience()
     while True:
-        now_s += queue_home.GRACE_S
+        now_s += queue_overflow.GRACE_S
         if not patience.spend(wait):
             break
         n_put += 1
@@ -617,7 +617,7 @@ def test_a_process_keeps_the_count_of_several_full_queues(shorter: int) -> None:
     assert [queue.qsize() for queue in full] == [20, 21, 22]
     for queue in full:
         assert [queue.get(timeout=PATIENCE_S) for _ in range(queue._maxsize)] == list(range(queue._maxsize))
-    wait_until(lambda: not queue_home._overflows, what="the threads have ended")
+    wait_until(lambda: not queue_exit.overflows, what="the threads have ended")
     peers = full[0]._home.bus.peers
     wait_until(lambda: not any("waits" in name for name in peers()), what="their places are free")
 
@@ -680,6 +680,8 @@ class StruckError(Exception):
     """Raised by the handler of a signal."""
 
 
+OURS = {module.__file__ for module in (queues, queue_exit, queue_home, queue_overflow, queue_peers)}
+
 armed: set[str] = set()  # whether the handler is; a mask of one thread would not hold the signal back from others
 
 
@@ -694,7 +696,7 @@ def raise_inside(_: int, frame: Any) -> None:
     if frame.f_code is passes_over_strikes.__code__:
         return
     while armed and frame is not None:
-        if frame.f_code.co_filename in (queues.__file__, queue_home.__file__):
+        if frame.f_code.co_filename in OURS:
             raise StruckError
         frame = frame.f_back
 
@@ -759,7 +761,7 @@ def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> No
         got = [queue.get(timeout=PATIENCE_S) for _ in range(shorter)]
         assert got == list(range(shorter))
         assert list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two")) in (["one"], [])
-        wait_until(lambda: not queue_home._overflows, what="the thread has ended")
+        wait_until(lambda: not queue_exit.overflows, what="the thread has ended")
         puts(queue, shorter)
 
     rounds(under_fire, lambda: queue.put("one"), check)
@@ -810,7 +812,7 @@ def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[bu
             for _ in [*got, "two"]:
                 queue.task_done()  # type: ignore[attr-defined]
             queue.join()  # type: ignore[attr-defined]
-        wait_until(lambda: not queue_home._overflows, what="the thread has ended")
+        wait_until(lambda: not queue_exit.overflows, what="the thread has ended")
         if strike.at > 0:
             return
         puts(queue, shorter)

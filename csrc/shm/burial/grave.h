@@ -8,7 +8,7 @@
  * slot leaves it to the next; one that is stopped while it does so makes no peer look alive.
  *
  * Mechanism.  A process that finds the byte of a live slot free (life.h) takes the grave's byte and buries the dead: it
- * closes the queue, unless that is durable, completes or undoes what the dead was sending, and gives back some of the
+ * closes the queue, unless that is durable, completes or undoes what the dead was sending (message/commit.h), and gives back some of the
  * memory that is not needed.  Burial is idempotent: if the burying process dies, another one repeats it; if it is
  * stopped, only the slot can't be used anew.  What a dead sender's message blocks is got out of the way by the readers
  * that wait (receive.h), burial or not.

@@ -59,8 +59,8 @@
  *   begin above each other's last number, which is no mistake.
  *
  * Not given: a verdict on a message whose sender was stopped between its commit and its look while the group's view
- * changed more than BUSQ_GROUP_CHANGES times, unless a receiver has left one in the record; it counts then.  And: a
- * message beside the group to one that was resumed, has missed a change, and can't be taken off the group because a
+ * changed more than BUSQ_GROUP_CHANGES times, unless a receiver has left a verdict in the record: then the message counts.
+ * And: a message beside the group to one that was resumed, has missed a change, and can't be taken off the group because a
  * member has no room.
  */
 #include "shm/message/claim.h"

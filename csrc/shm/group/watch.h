@@ -10,8 +10,11 @@
  *
  * Mechanism.  The watchers of a name are the members of the group "?" + name (group.h).  For each of them there is a
  * word with the notice that it got last, and a claim (claim.h) on which the next one is decided: a message to this
- * watcher alone.  The number of that claim goes on from one watcher in the slot to the next; a peer that begins to watch
- * moves it on, and the word is empty at the new number, so that what was claimed before fails.
+ * watcher alone.  Claims are numbered for each slot of a watcher, and no number is used twice: a peer that begins to
+ * watch takes the next one, at which the word is empty, so that what was claimed for its predecessor fails.
+ *
+ * Each group of the bus has room for as many watchers as there are slots of peers (layout.h): all may watch one name,
+ * and as many names can be watched as the bus has groups left.
  *
  *   Notices are sent
  *     by a peer that has joined, to all watchers of its name; where one has no room, before whatever else it sends

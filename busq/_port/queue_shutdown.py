@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from busq import errors
 from busq._port.deadline import Deadline
-from busq._port.queue_home import await_so
+from busq._port.queue_overflow import await_so
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What found no room in a queue (busq/queues.py): it waits in the process that put it, and a thread puts it."""
+
+from __future__ import annotations
+
+import _thread
+import collections
+import time
+from collections.abc import Callable
+from typing import Any
+
+from busq import errors
+from busq._native import _core as core
+from busq._port.deadline import NEVER, Deadline
+from busq._port.queue_exit import await_exit, overflows
+from busq._port.queue_peers import Joined, join_behind, private_name
+
+__all__ = ["GRACE_S", "Overflow", "Patience", "await_so"]
+
+_PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
+GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
+_PATIENCE_S = 0.05  # longer than the scheduler keeps a process that gets from its core, where several put
+_PATIENCE_SHARE = 0.5
+_BATCH = 100
+_STRUCK_S = 1.0  # a call that a handler of a signal ended does not go on
+
+
+def _tally_key(name: str) -> int:
+    """Return the number by which what waits for a queue is counted: that in its name."""
+    return int(name.rpartition("-")[2], 16)
+
+
+def await_so(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
+    """Look again and again; False where it is too late."""
+    pause_s = _PAUSE_S_MIN
+    while not is_so():
+        left_ns = deadline.left_ns()
+        if left_ns == 0:
+            return False
+        time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+    return True
+
+
+class Patience:
+    """How long calls go on waiting for room after the grace: 50 ms at once, and half of all time in the long run.
+
+    Where more processes put and get than there are cores, the one that gets may stand still for longer than the grace,
+    again and again.  What waits in its process meanwhile takes twice the work to be put; and more comes behind it.
+    If no process gets, the first call alone waits.
+    """
+
+    def __init__(self) -> None:
+        self._left_s = _PATIENCE_S
+        self._since_s = time.monotonic()
+
+    def spend(self, wait: Callable[[float], None]) -> bool:
+        """Call with as many seconds as are left; False if that has raised Full."""
+        begun_s = time.monotonic() - GRACE_S  # the grace counts
+        self._left_s = left_s = min(_PATIENCE_S, self._left_s + _PATIENCE_SHARE * (begun_s - self._since_s))
+        self._since_s = begun_s
+        try:
+            wait(max(0, left_s - GRACE_S))
+            return True
+        except errors.Full:
+            return False
+        finally:
+            self._left_s -= time.monotonic() - begun_s
+
+
+class Overflow:
+    """What found no room in a queue, in order, and the thread that puts it.
+
+    A handler of a signal, or a `__del__`, may run anywhere in a call, and put as well, or raise.  So nothing here waits
+    for a lock that a call could hold: what is one step is one of C, on a deque or on a lock that is tried.  Whatever is
+    struck, what was appended is put, by the thread at work or, where `append` did not come to begin one, by the next.
+
+        a call      appends                                   finds that a thread holds `_fed`: it will see that
+        the thread  finds nothing left        lets go of `_fed`, and looks once more: goes on, or ends
+
+    There is no Thread: where its `start` is struck it forgets the thread that it has begun, which dies of that.
+    """
+
+    def __init__(self, home: Any, name: str, bound: int) -> None:
+        self.items: collections.deque[Any] = collections.deque()  # only the thread takes out, what it has put
+        self._fed = _thread.allocate_lock()  # by the thread that holds it
+        self._home = home  # a Home (queue_home.py)
+        self._name = name
+        self._bound = bound  # of what waits in all processes together; 0: none
+        self.key = _tally_key(name)
+        bus = home.bus
+        self._counter = Joined(lambda: bus.join(private_name("waits")))
+        self._behind = Joined(lambda: join_behind(bus))
+        self.patience = Patience()
+        self.is_cancelled = False
+
+    def append(self, data: Any, target: int) -> bool:
+        """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended."""
+        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
+        if is_kept is None:  # that peer counts for another queue
+            is_kept = core.keep(self.items, self._counter.peer(), self.key, self._bound, data, target)
+        if is_kept and not self._fed.locked():
+            self._begin()
+        return bool(is_kept)
+
+    def tally(self) -> int:
+        """Return how much waits in all processes."""
+        return int(self._home.raw.tally(self.key))
+
+    def _begin(self) -> None:
+        """Return once a thread is at work.
+
+        It begins to put once the call has gone on, and perhaps has put more: otherwise it could be through with the
+        only object, and `join` return, while the call waits for its core between two of them.
+        """
+        await_exit()
+        begun, gone_on = _thread.allocate_lock(), _thread.allocate_lock()
+        begun.acquire()
+        gone_on.acquire()
+        _thread.start_new_thread(self._feed, (begun, gone_on))
+        begun.acquire()
+        gone_on.release()
+
+    def _feed(self, begun: Any, gone_on: Any) -> None:
+        is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun meanwhile
+        if is_mine:
+            overflows[begun] = self
+        begun.release()
+        try:
+            gone_on.acquire(timeout=_STRUCK_S)
+            while is_mine:
+                self._feed_all()
+                is_mine = bool(self.items) and self._fed.acquire(blocking=False)
+        except Exception:
+            if not self.is_cancelled:
+                raise
+        finally:
+            self._counter.forget()
+            self._behind.forget()
+            overflows.pop(begun, None)
+
+    def _feed_all(self) -> None:
+        try:
+            while batch := [self.items[at][1] for at in range(min(_BATCH, len(self.items)))]:
+                for _ in range(self._put(batch)):
+                    core.settle(self.items)
+        except BaseException as error:
+            while self.items:
+                core.settle(self.items)
+            if not isinstance(error, errors.ShutDown):
+                raise
+        finally:
+            self._fed.release()
+
+    def _put(self, batch: list[Any]) -> int:
+        """Put some, at least one, however long that takes; returns how many."""
+        sender = self._behind.known() or self._home.sender()
+        try:
+            return sender.send_many([(self._name, data) for data in batch], timeout=0)
+        except errors.ShutDown as error:
+            n_sent = int(error.sent)
+            if not n_sent:
+                if self._behind.known():  # dropped
+                    raise
+                self._behind.peer()
+                return self._put(batch)
+        except errors.Full as error:
+            n_sent = int(error.sent)
+        if not n_sent:
+            self._put_one(batch[0])
+        return max(1, n_sent)
+
+    def _put_one(self, data: Any) -> None:
+        try:
+            (self._behind.known() or self._home.sender()).send(self._name, data)
+        except errors.ShutDown:
+            if self._behind.known():
+                raise
+            self._behind.peer().send(self._name, data)
+
+    def wait(self, deadline: Deadline) -> bool:
+        """Wait until all has gone; False where it is too late."""
+        self._go_on()
+        return await_so(lambda: not self.items, deadline)
+
+    def join(self) -> None:
+        """Wait until all has gone, and the thread has ended."""
+        self._go_on()
+        await_so(lambda: self not in list(overflows.values()))
+
+    def _go_on(self) -> None:
+        """Begin a thread where `append` was struck before it could."""
+        if self.items and not self._fed.locked():
+            self._begin()
