@@ -141,9 +141,8 @@ class SignalRaises(Interrupted):
     def striking(self, play: Play) -> Iterator[None]:
         window = play.session.window
 
-        def handle(*_: Any) -> None:
-            if window.is_open:
-                window.is_open = False
+        def handle(_: int, frame: Any) -> None:
+            if window.may_raise(frame):
                 for inbox in play.session.inboxes:
                     play.ledger.may_lose[inbox] += play.way.lost_by_strike
                 raise Struck

@@ -444,9 +444,18 @@ class Request(Feature):
         expect(result.data == giver.data(self, units[0]), f"{units[0]} got the reply {result.data[:40]!r}")
 
     def after(self, taker: Taker, message: Any) -> Any:
-        if message.kind == "data" and parse(message.data, self):
-            with contextlib.suppress(busq.PeerDead):
+        if message.kind != "data" or not parse(message.data, self):
+            return
+        end_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
                 message.reply(message.data, timeout=0)
+                return
+            except busq.PeerDead:
+                return
+            except busq.Full as error:  # what others have not taken fills the memory
+                expect(time.monotonic() < end_s, f"a reply finds no room, though all take: {error}")
+                taker.session.meanwhile()
 
 
 class Object(Feature):

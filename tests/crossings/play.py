@@ -11,7 +11,7 @@ from typing import Any
 
 from crossings.apart import Beside
 from crossings.ledger import expect
-from crossings.session import PATIENCE_S, LogNotes, Session, Taker, drain
+from crossings.session import PATIENCE_S, Giver, LogNotes, Session, Taker, drain
 
 import busq
 
@@ -149,11 +149,22 @@ def take_until_told(session: Session, name: str, **options: Any) -> Callable[[Lo
     return work
 
 
+def _giver_with_a_place(session: Session, name: str, notes: LogNotes) -> Giver:
+    """Join once there is a place: peers that have left keep theirs until what they sent is taken."""
+    end_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return session.giver(name, notes)
+        except busq.NoSpace as error:
+            expect(time.monotonic() < end_s, f"there is never a place, though all take: {error}")
+            time.sleep(0.001)
+
+
 def give_until_told(session: Session, name: str, way: Any = None) -> Callable[[LogNotes, Beside], None]:
     """What a child does that gives."""
 
     def work(notes: LogNotes, me: Beside) -> None:
-        giver = session.giver(name, notes)
+        giver = _giver_with_a_place(session, name, notes)
         giver.prepare(lambda: time.sleep(0.001))
         me.is_ready()
         while not me.must_end:

@@ -14,6 +14,7 @@ import itertools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Protocol
@@ -182,6 +183,16 @@ class Window:
 
     def __init__(self) -> None:
         self.is_open = False
+
+    def may_raise(self, frame: Any) -> bool:
+        """Return whether a handler may raise, which closes it: Python drops what is raised in a finalizer."""
+        may = self.is_open
+        while may and frame is not None:
+            may = frame.f_code is not weakref.finalize.__call__.__code__
+            frame = frame.f_back
+        if may:
+            self.is_open = False
+        return may
 
     def call(self, function: Callable[[], Any], box: list[Any]) -> None:
         """Call, without a bytecode between what was called and the place where its value is kept."""

@@ -156,16 +156,14 @@ class Walk:
                 assert self.play.taker is not None
                 self.play.taker.take(self.chance.choice((0, 0.0003)))
 
-    def _raise(self) -> None:
-        window = self.play.session.window
-        if window.is_open:
-            window.is_open = False
+    def _raise(self, frame: Any) -> None:
+        if self.play.session.window.may_raise(frame):
             for way in self.play.session.ways:
                 for inbox in way.inboxes:
                     self.play.ledger.may_lose[inbox] += way.lost_by_strike
             raise Struck
 
-    def _call(self) -> None:
+    def _call(self, _: Any) -> None:
         session = self.play.session
         if not session.window.is_open or session.depth:
             return
@@ -187,8 +185,8 @@ class Walk:
             session.window.is_open = True
 
     @contextlib.contextmanager
-    def _signal(self, act: Callable[[], None]) -> Iterator[None]:
-        signal.signal(signal.SIGALRM, lambda *_: act())
+    def _signal(self, act: Callable[[Any], None]) -> Iterator[None]:
+        signal.signal(signal.SIGALRM, lambda _, frame: act(frame))
         signal.setitimer(signal.ITIMER_REAL, 1e-6 + self.chance.random() ** 3 * 0.0006)
         try:
             yield
