@@ -43,6 +43,7 @@ class Feature:
     comes_back = False  # something comes to the giver's own queue
     outlives_giver = True  # what was given is in shared memory
     has_giver = True  # what gives is an object that can be closed, and forked
+    holds_back = False  # a successor holds back what comes until it has a state; without `ack`, that goes with it
     slack = 0  # how many more units may find room one time than another
     takes_by_itself = False  # in a thread of its own; a giver waits for room then
     lost_by_strike = (
@@ -390,6 +391,7 @@ class Group(Feature):
 
 class State(Group):
     name = "state of a group"
+    holds_back = True
     slack = 2  # the words by which members hand states over
     says = "`send` to a group whose members keep a state, which those that enter get"
     inboxes = ("state:taker", "state:witness")

@@ -52,6 +52,16 @@ class Play:
                     self.ledger.may_lose[inbox] += 0 if self.session.ack and not way.has_own_inbox else way.lost_by_kill
                     self.ledger.may_double[inbox] += way.doubled_by_kill
 
+    def may_have_held_back(self) -> None:
+        """A taker that was killed before it had a state takes with it what it held back, received without `ack`."""
+        ways = self.session.ways
+        if self.session.ack or not any(way.holds_back for way in ways):
+            return
+        for inbox in {inbox for way in ways if not way.has_own_inbox for inbox in way.inboxes}:
+            if inbox.split(":")[-1] == "taker":
+                took = {one.unit for one in self.ledger.took[inbox]}
+                self.ledger.optional[inbox].update(self.ledger.sure.keys() - took)
+
     def take_all(self) -> None:
         for taker in (self.taker, self.witness):
             if taker is not None:

@@ -230,6 +230,7 @@ class Walk:
         if waits:
             for inbox in play.session.inboxes_of("taker"):
                 play.ledger.optional[inbox].update(play.ledger.sure.keys() - before)
+        play.may_have_held_back()
         play.open_taker(resume=True)
 
     def kill_giver(self) -> None:
