@@ -131,8 +131,8 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
             "reply",
             "kill",
             "shm/request.c",
-            "        (!(asks_kernel || (life & BUSQ_LIFE_DURABLE)) || busq_life_is_held(peer->bus, slot)) &&\n",
-            "",
+            "busq_life_is_going_on(peer->bus, life) ? BUSQ_OK : BUSQ_PEER_DEAD",
+            "BUSQ_OK",
         ),
     ],
     ids=[
