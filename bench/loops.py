@@ -74,6 +74,8 @@ sent = 0
 while now_ns() < end_ns:
     for _ in repeat(None, chunk):
         {send}
+        {work}
+    {pause}
     sent += chunk
 data = end_message(size, sent)
 {send}
@@ -104,6 +106,7 @@ for count in forever():
             break
         continue
     {done}
+    {work}
 return now_ns(), count + 1 - others
 """
 
@@ -119,52 +122,6 @@ while not finished:
             if data != payload and note(data):
                 finished = True
 return now_ns(), count
-"""
-
-WORK_SEND = """
-start_ns = now_ns()
-end_ns = start_ns + duration_ns
-data = payload
-sent = 0
-while now_ns() < end_ns:
-    for _ in repeat(None, rounds):
-        {send}
-        {work}
-    sent += rounds
-data = end_message(size, sent)
-{send}
-return start_ns, sent
-"""
-
-BURST_SEND = """
-start_ns = now_ns()
-end_ns = start_ns + duration_ns
-data = payload
-sent = 0
-while now_ns() < end_ns:
-    for _ in repeat(None, burst):
-        {send}
-    {work}
-    sent += burst
-data = end_message(size, sent)
-{send}
-return start_ns, sent
-"""
-
-WORK_RECV = """
-others = 0
-for count in forever():
-    {recv}
-    if {is_wrong}:
-        others += 1
-        finished = note(data)
-        {done}
-        if finished:
-            break
-        continue
-    {done}
-    {work}
-return now_ns(), count + 1 - others
 """
 
 PING = """
@@ -241,6 +198,7 @@ def compile_loop(template: str, endpoint: Endpoint, names: Mapping[str, Any]) ->
         "send_many": endpoint.send_many,
         "recv_many": endpoint.recv_many,
         "work": "for _ in repeat(None, turns):\n    pass" if names.get("turns") else "",
+        "pause": "for _ in repeat(None, pause_turns):\n    pass" if names.get("pause_turns") else "",
     }
     variables = {**endpoint.names, **names}
     lines = [f"def loop({', '.join(variables)}):"]
@@ -287,22 +245,21 @@ def work_turns(case: Case, side: int) -> int:
 
 
 def work_sender(case: Case, endpoint: Endpoint, seconds: float) -> Callable[[], Any]:
-    """As `stream_sender`, with the sender's work of a regime."""
+    """As `stream_sender`, with the sender's work of a regime: behind each message, or between bursts."""
+    turns, burst = work_turns(case, 0), case.workload.burst
     names = _common(case) | {
         "duration_ns": int(seconds * 1e9),
         "end_message": end_message,
         "payload": message(case.size_bytes),
-        "burst": case.workload.burst,
-        "rounds": WORK_CHUNK,
-        "turns": work_turns(case, 0),
     }
-    return compile_loop(WORK_SEND if case.workload.burst == 1 else BURST_SEND, endpoint, names)
+    work = {"chunk": WORK_CHUNK, "turns": turns} if burst == 1 else {"chunk": burst, "pause_turns": turns}
+    return compile_loop(STREAM_SEND, endpoint, names | work)
 
 
 def work_receiver(case: Case, endpoint: Endpoint, ledger: Ledger) -> Callable[[], Any]:
     """As `stream_receiver`, with the receiver's work of a regime."""
     names = _common(case) | {"payload": message(case.size_bytes), "note": ledger.note}
-    return compile_loop(WORK_RECV, endpoint, names | {"turns": work_turns(case, 1)})
+    return compile_loop(STREAM_RECV, endpoint, names | {"turns": work_turns(case, 1)})
 
 
 @functools.cache

@@ -75,14 +75,6 @@ enum {
   BUSQ_CHANGE_DOWN = 5
 };
 
-/* How often a process begins anew because the world has changed: each time another one has made a change, or a claim
- * came a step further; so only damage takes many. */
-#ifdef BUSQ_STEPS
-enum { BUSQ_GROUP_TURNS = 50 };
-#else
-enum { BUSQ_GROUP_TURNS = 10000 };
-#endif
-
 typedef struct busq_change {
   uint64_t group; /* a target */
   uint64_t who;   /* a target */

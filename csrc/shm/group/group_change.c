@@ -356,7 +356,7 @@ int busq_group_change_try(busq_peer *peer, const busq_change *change)
 {
   const bool is_on_the_way = busq_tracer_begin_on_the_way(peer);
   int result = BUSQ_AGAIN;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++) {
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS && result == BUSQ_AGAIN; turn++) {
     if (BUSQ_UNLIKELY(is_on_the_way))
       peer->tracer.begun = busq_bus_recording_now(peer->bus);
     result = change_once(peer, change);

@@ -152,7 +152,7 @@ static int message_try(busq_peer *peer, uint64_t group, const uint64_t *targets,
     message.parts[0] = (busq_part){payload->draft->data, payload->size_bytes};
   else if (n_parts)
     memcpy(message.parts, payload->parts, n_parts * sizeof *few);
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++)
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS && result == BUSQ_AGAIN; turn++)
     result = message_once(peer, group, targets, n_targets, &message);
   if (message.parts != few)
     free(message.parts);

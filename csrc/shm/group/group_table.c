@@ -21,8 +21,9 @@ static busq_place_mark *change_mark(busq_group *group, uint64_t number)
 
 /* Installs what a decided message announces, once it is known to be that message still: in swaps that fail if they come
  * late. */
-static void change_install(busq_bus *bus, busq_group *group, const busq_claim_look *look)
+static void change_install(busq_bus *bus, void *about, const busq_claim_look *look)
 {
+  busq_group *group = about;
   busq_view_change change;
   const uint64_t number = busq_claim_number(look->word) + 1;
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
@@ -37,8 +38,9 @@ static void change_install(busq_bus *bus, busq_group *group, const busq_claim_lo
 }
 
 /* Settles the key of an empty view above the clocks of its former members; the first process to come sets it. */
-static void emptiness_install(busq_bus *bus, busq_group *group, const busq_claim_look *look)
+static void emptiness_install(busq_bus *bus, void *about, const busq_claim_look *look)
 {
+  busq_group *group = about;
   const uint64_t number = busq_claim_number(look->word) + 1;
   busq_key last;
   uint64_t highest = busq_place_read(change_mark(group, number - 1), number - 1, &last) == BUSQ_PLACE_THERE
@@ -59,6 +61,23 @@ static void emptiness_install(busq_bus *bus, busq_group *group, const busq_claim
   (void)busq_claim_move(&group->claim, look->word, number, BUSQ_CLAIM_IDLE);
 }
 
+static busq_claimed claimed_by(busq_group *group)
+{
+  return (busq_claimed){&group->claim, group, change_install, emptiness_install};
+}
+
+void busq_group_install_until(busq_bus *bus, uint32_t index, uint64_t number)
+{
+  const busq_claimed claimed = claimed_by(busq_bus_group(bus, index));
+  busq_claim_install_until(bus, &claimed, number);
+}
+
+bool busq_group_settle(busq_bus *bus, uint32_t index, uint64_t *numberp)
+{
+  const busq_claimed claimed = claimed_by(busq_bus_group(bus, index));
+  return busq_claim_settle(bus, &claimed, numberp);
+}
+
 /* False: another process was faster. */
 static bool view_empty(busq_bus *bus, uint32_t index, uint64_t number)
 {
@@ -67,49 +86,6 @@ static bool view_empty(busq_bus *bus, uint32_t index, uint64_t number)
     return false;
   busq_group_install_until(bus, index, number + 1);
   return true;
-}
-
-/* One step with a claim that needs no patience; true if there was something to do. */
-static bool claim_advance(busq_bus *bus, busq_group *group, const busq_claim_look *look)
-{
-  if (look->phase == BUSQ_CLAIM_SEALED)
-    busq_claim_complete(bus, look);
-  else if (look->phase == BUSQ_CLAIM_DECIDED)
-    change_install(bus, group, look);
-  else if (look->phase == BUSQ_CLAIM_GONE)
-    (void)busq_claim_move(&group->claim, look->word, busq_claim_number(look->word), BUSQ_CLAIM_IDLE);
-  else if (busq_claim_state(look->word) == BUSQ_CLAIM_EMPTY)
-    emptiness_install(bus, group, look);
-  else
-    return false;
-  return true;
-}
-
-void busq_group_install_until(busq_bus *bus, uint32_t index, uint64_t number)
-{
-  busq_group *group = busq_bus_group(bus, index);
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
-    const busq_claim_look look = busq_claim_examine(bus, &group->claim);
-    if (busq_claim_number(look.word) >= number || !claim_advance(bus, group, &look))
-      return;
-  }
-}
-
-bool busq_group_settle(busq_bus *bus, uint32_t index, uint64_t *numberp)
-{
-  busq_group *group = busq_bus_group(bus, index);
-  uint64_t spent = 0;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
-    const busq_claim_look look = busq_claim_examine(bus, &group->claim);
-    *numberp = busq_claim_number(look.word);
-    if (look.phase == BUSQ_CLAIM_OPEN) {
-      if (!busq_claim_wait(&group->claim, &look, &spent))
-        (void)busq_claim_break(&group->claim, &look);
-    } else if (!claim_advance(bus, group, &look)) {
-      return true;
-    }
-  }
-  return false;
 }
 
 /* ---- members ---- */
@@ -130,7 +106,7 @@ static void member_insert(uint64_t *members, uint64_t *since, uint32_t count, ui
 bool busq_group_members(busq_bus *bus, uint32_t index, uint64_t *members, uint32_t *countp, uint64_t *numberp)
 {
   busq_group *group = busq_bus_group(bus, index);
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS; turn++) {
     const uint64_t number = busq_claim_number(busq_claim_load(&group->claim));
     bool is_whole = true;
     uint32_t count = 0;
@@ -298,15 +274,16 @@ static bool open_is_put_off(busq_group *group, const busq_claim_look *look, uint
 busq_group_verdict busq_group_counts(busq_bus *bus, uint32_t index, uint64_t view, busq_key key)
 {
   busq_group *group = busq_bus_group(bus, index);
+  const busq_claimed claimed = claimed_by(group);
   uint64_t spent = 0;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS; turn++) {
     const busq_claim_look look = busq_claim_examine(bus, &group->claim);
     const uint64_t number = busq_claim_number(look.word);
     if (number > view)
       return verdict_by_mark(group, view, key);
     if (number < view)
       break;
-    if (look.phase == BUSQ_CLAIM_OPEN ? open_is_put_off(group, &look, &spent) : !claim_advance(bus, group, &look))
+    if (look.phase == BUSQ_CLAIM_OPEN ? open_is_put_off(group, &look, &spent) : !busq_claim_advance(bus, &claimed, &look))
       return BUSQ_GROUP_COUNTS;
   }
   return BUSQ_GROUP_DAMAGED;

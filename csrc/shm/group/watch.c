@@ -40,8 +40,9 @@ static busq_watcher *watch_at(const busq_bus *bus, uint32_t index, uint32_t slot
 
 /* ---- the claim of one watcher ---- */
 
-static void notice_install(busq_bus *bus, busq_watcher *watch, const busq_claim_look *look)
+static void notice_install(busq_bus *bus, void *about, const busq_claim_look *look)
 {
+  busq_watcher *watch = about;
   busq_view_change change;
   const uint64_t number = busq_claim_number(look->word) + 1;
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
@@ -53,53 +54,31 @@ static void notice_install(busq_bus *bus, busq_watcher *watch, const busq_claim_
 }
 
 /* A new watcher got no notice: that is decided without a message. */
-static void nothing_install(busq_watcher *watch, const busq_claim_look *look)
+static void nothing_install(busq_bus *bus, void *about, const busq_claim_look *look)
 {
+  busq_watcher *watch = about;
+  (void)bus;
   const uint64_t number = busq_claim_number(look->word) + 1;
   busq_numbered_install(&watch->told, number, 0);
   (void)busq_claim_move(&watch->claim, look->word, number, BUSQ_CLAIM_IDLE);
 }
 
-/* One step that needs no patience; true if there was something to do. */
-static bool claim_advance(busq_bus *bus, busq_watcher *watch, const busq_claim_look *look)
+static busq_claimed claimed_by(busq_watcher *watch)
 {
-  if (look->phase == BUSQ_CLAIM_SEALED)
-    busq_claim_complete(bus, look);
-  else if (look->phase == BUSQ_CLAIM_DECIDED)
-    notice_install(bus, watch, look);
-  else if (look->phase == BUSQ_CLAIM_GONE)
-    (void)busq_claim_move(&watch->claim, look->word, busq_claim_number(look->word), BUSQ_CLAIM_IDLE);
-  else if (busq_claim_state(look->word) == BUSQ_CLAIM_EMPTY)
-    nothing_install(watch, look);
-  else
-    return false;
-  return true;
+  return (busq_claimed){&watch->claim, watch, notice_install, nothing_install};
 }
 
 static void install_until(busq_bus *bus, busq_watcher *watch, uint64_t number)
 {
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
-    const busq_claim_look look = busq_claim_examine(bus, &watch->claim);
-    if (busq_claim_number(look.word) >= number || !claim_advance(bus, watch, &look))
-      return;
-  }
+  const busq_claimed claimed = claimed_by(watch);
+  busq_claim_install_until(bus, &claimed, number);
 }
 
-/* The number at which the next notice can be claimed.  False: damage. */
+/* Finds the number at which the next notice can be claimed.  False: damage. */
 static bool claim_settle(busq_bus *bus, busq_watcher *watch, uint64_t *numberp)
 {
-  uint64_t spent = 0;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
-    const busq_claim_look look = busq_claim_examine(bus, &watch->claim);
-    *numberp = busq_claim_number(look.word);
-    if (look.phase == BUSQ_CLAIM_OPEN) {
-      if (!busq_claim_wait(&watch->claim, &look, &spent))
-        (void)busq_claim_break(&watch->claim, &look);
-    } else if (!claim_advance(bus, watch, &look)) {
-      return true;
-    }
-  }
-  return false;
+  const busq_claimed claimed = claimed_by(watch);
+  return busq_claim_settle(bus, &claimed, numberp);
 }
 
 void busq_watch_install_until(busq_peer *peer, uint32_t index, uint64_t number)
@@ -111,7 +90,7 @@ bool busq_watch_begin(busq_peer *peer, uint32_t index)
 {
   busq_watcher *watch = watch_at(peer->bus, index, peer->slot);
   uint64_t number;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS && claim_settle(peer->bus, watch, &number); turn++) {
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS && claim_settle(peer->bus, watch, &number); turn++) {
     const busq_pair told = busq_numbered_load(&watch->told);
     BUSQ_STEP("watch");
     if (!told.hi && told.lo == number)
@@ -279,7 +258,7 @@ int busq_watch_notify(busq_peer *peer, uint64_t group, uint32_t slot)
 {
   const bool is_on_the_way = busq_tracer_begin_on_the_way(peer);
   int result = BUSQ_AGAIN;
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS && result == BUSQ_AGAIN; turn++) {
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS && result == BUSQ_AGAIN; turn++) {
     if (BUSQ_UNLIKELY(is_on_the_way))
       peer->tracer.begun = busq_bus_recording_now(peer->bus);
     result = notify_once(peer, group, slot);

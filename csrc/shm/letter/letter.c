@@ -308,7 +308,7 @@ static int letter_send(busq_peer *peer, node_sending *sending, const busq_payloa
 static int letter_send_again(busq_peer *peer, node_sending *sending, const busq_payload *payload, char *tail,
                              busq_part *parts)
 {
-  for (int turn = 0; turn < BUSQ_GROUP_TURNS; turn++) {
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS; turn++) {
     int result = letter_send(peer, sending, payload, tail, parts);
     if (result == BUSQ_PEER_DEAD && owner_is_missed(peer, sending))
       continue;

@@ -164,6 +164,33 @@ void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t numb
   (void)busq_claim_move(word, claim_of(peer, number, record, tag), number, BUSQ_CLAIM_IDLE);
 }
 
+/* ---- what is decided number by number ---- */
+
+void busq_claim_install_until(busq_bus *bus, const busq_claimed *claimed, uint64_t number)
+{
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS; turn++) {
+    const busq_claim_look look = busq_claim_examine(bus, claimed->word);
+    if (busq_claim_number(look.word) >= number || !busq_claim_advance(bus, claimed, &look))
+      return;
+  }
+}
+
+bool busq_claim_settle(busq_bus *bus, const busq_claimed *claimed, uint64_t *numberp)
+{
+  uint64_t spent = 0;
+  for (int turn = 0; turn < BUSQ_CLAIM_TURNS; turn++) {
+    const busq_claim_look look = busq_claim_examine(bus, claimed->word);
+    *numberp = busq_claim_number(look.word);
+    if (look.phase == BUSQ_CLAIM_OPEN) {
+      if (!busq_claim_wait(claimed->word, &look, &spent))
+        (void)busq_claim_break(claimed->word, &look);
+    } else if (!busq_claim_advance(bus, claimed, &look)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 /* ---- places in the order ---- */
 
 busq_place_outcome busq_place_read(busq_place_mark *mark, uint64_t number, busq_key *keyp)

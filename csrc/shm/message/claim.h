@@ -111,6 +111,47 @@ bool busq_claim_take(const busq_peer *peer, busq_claim_word *word, uint64_t numb
 void busq_claim_drop(const busq_peer *peer, busq_claim_word *word, uint64_t number, const busq_record *record,
                      uint64_t tag);
 
+/* ---- what is decided number by number: views of a group, notices to a watcher ---- */
+
+/* How often a process begins anew because the world has changed: each time another one has made a change, or a claim
+ * came a step further; so only damage takes many. */
+#ifdef BUSQ_STEPS
+enum { BUSQ_CLAIM_TURNS = 50 };
+#else
+enum { BUSQ_CLAIM_TURNS = 10000 };
+#endif
+
+/* What a claim is about, and how the decision at a number is installed there: of a committed message, or without one.
+ * Both move the word on. */
+typedef struct {
+  busq_claim_word *word;
+  void *about;
+  void (*install)(busq_bus *bus, void *about, const busq_claim_look *look);
+  void (*install_empty)(busq_bus *bus, void *about, const busq_claim_look *look);
+} busq_claimed;
+
+/* One step that needs no patience; true if there was something to do. */
+static inline bool busq_claim_advance(busq_bus *bus, const busq_claimed *claimed, const busq_claim_look *look)
+{
+  if (look->phase == BUSQ_CLAIM_SEALED)
+    busq_claim_complete(bus, look);
+  else if (look->phase == BUSQ_CLAIM_DECIDED)
+    claimed->install(bus, claimed->about, look);
+  else if (look->phase == BUSQ_CLAIM_GONE)
+    (void)busq_claim_move(claimed->word, look->word, busq_claim_number(look->word), BUSQ_CLAIM_IDLE);
+  else if (busq_claim_state(look->word) == BUSQ_CLAIM_EMPTY)
+    claimed->install_empty(bus, claimed->about, look);
+  else
+    return false;
+  return true;
+}
+
+/* Installs what is decided below that number. */
+void busq_claim_install_until(busq_bus *bus, const busq_claimed *claimed, uint64_t number);
+/* Finds the number at which the next change can be claimed; what is open is waited for a little, then broken.  False:
+ * damage. */
+bool busq_claim_settle(busq_bus *bus, const busq_claimed *claimed, uint64_t *numberp);
+
 /* ---- places in the order ---- */
 
 /* Is the mark of this number?  Then *keyp is its key; the sequence has 52 bits. */
