@@ -39,6 +39,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.states import Scene
 
 __all__ = ["SYSTEM", "scene"]
@@ -85,11 +86,6 @@ q, q1, q2 = variables("q q1 q2", Queue)
 p, p0, p1, p2 = variables("p p0 p1 p2", Pos)
 (t,) = variables("t", Time)
 (a,) = variables("a", Attempt)
-
-
-def key_below(time: Expr, msg: Expr, other_time: Expr, other: Expr) -> Expr:
-    """Return the formula that one key is below another: by time, and then by name."""
-    return any_of(below(time, other_time), same(time, other_time) & below(msg, other))
 
 
 def is_of_attempt(pos: Expr, msg: Expr) -> Expr:
@@ -503,14 +499,7 @@ READER = {
 }
 HISTORY = {
     "what is delivered is delivered with its one key": forall(q, m, delivered(q, m) >> same(key_at(q, m), stamp(m))),
-    "the history is of deliveries": forall(q, m1, m2, before(q, m1, m2) >> (delivered(q, m1) & delivered(q, m2))),
-    "the history is in the order of keys": forall(
-        q, m1, m2, before(q, m1, m2) >> key_below(stamp(m1), m1, stamp(m2), m2)
-    ),
-    "the history is whole": forall(
-        *(q, m1, m2),
-        (delivered(q, m1) & delivered(q, m2)) >> any_of(same(m1, m2), before(q, m1, m2), before(q, m2, m1)),
-    ),
+    **history_invariants(q, (m1, m2), delivered, before, stamp),
     "causes are committed, effects are begun": forall(
         m1, m2, cause(m1, m2) >> all_of(committed(m1), begun(m2), ~same(m1, m2))
     ),

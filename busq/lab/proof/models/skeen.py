@@ -30,6 +30,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.states import Scene
 
 __all__ = ["SYSTEM", "scene"]
@@ -58,11 +59,6 @@ cause = relation("cause", Msg, Msg)  # the sender of the other had delivered the
 m, m1, m2 = variables("m m1 m2", Msg)
 p, p1, p2 = variables("p p1 p2", Proc)
 (t,) = variables("t", Time)
-
-
-def key_below(time: Expr, msg: Expr, other_time: Expr, other: Expr) -> Expr:
-    """Return the formula that one key is below another: by time, and then by name."""
-    return any_of(below(time, other_time), same(time, other_time) & below(msg, other))
 
 
 def submit() -> Action:
@@ -177,14 +173,7 @@ INVARIANTS = {
         all_of(delivered(p, m1), queued(p, m2), decided(m2), ~delivered(p, m2))
         >> key_below(final(m1), m1, final(m2), m2),
     ),
-    "the history is of deliveries": forall(p, m1, m2, before(p, m1, m2) >> (delivered(p, m1) & delivered(p, m2))),
-    "the history is in the order of keys": forall(
-        p, m1, m2, before(p, m1, m2) >> key_below(final(m1), m1, final(m2), m2)
-    ),
-    "the history is whole": forall(
-        *(p, m1, m2),
-        (delivered(p, m1) & delivered(p, m2)) >> any_of(same(m1, m2), before(p, m1, m2), before(p, m2, m1)),
-    ),
+    **history_invariants(p, (m1, m2), delivered, before, final),
     "causes are decided, effects are sent above them": forall(
         m1, m2, cause(m1, m2) >> all_of(decided(m1), sent(m2), below(final(m1), stamp(m2)))
     ),
