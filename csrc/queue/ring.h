@@ -211,6 +211,14 @@ static inline uint64_t busq_ring_tail(const busq_ring *ring)
   return busq_ring_position(busq_load_acquire(&ring->queue->clock_tail.hi));
 }
 
+/* How many positions stand between head and tail; no more than the ring has, whatever a damaged bus says. */
+static inline uint64_t busq_ring_depth(const busq_ring *ring)
+{
+  const uint64_t head = busq_load_acquire(&ring->queue->head);
+  const uint64_t depth = busq_ring_tail(ring) - head;
+  return depth <= ring->slot_count ? depth : ring->slot_count;
+}
+
 static inline uint64_t busq_ring_clock(const busq_ring *ring)
 {
   return busq_load_relaxed(&ring->queue->clock_tail.lo);

@@ -53,13 +53,6 @@ uint32_t busq_bus_taken(const busq_bus *bus)
   return n_taken;
 }
 
-static uint64_t ring_depth(const busq_ring *ring)
-{
-  const uint64_t head = busq_load_acquire(&ring->queue->head);
-  const uint64_t depth = busq_ring_tail(ring) - head;
-  return depth <= ring->slot_count ? depth : ring->slot_count;
-}
-
 static uint32_t peer_state(const busq_bus *bus, uint32_t slot, uint64_t life)
 {
   const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
@@ -109,7 +102,7 @@ static int examine_alone(const busq_bus *bus, uint32_t slot, busq_peer_facts *fa
   facts->target = (uint64_t)facts->incarnation << 16 | slot;
   facts->joined_ns = self->joined_ns;
   facts->clock = busq_ring_clock(&ring);
-  facts->depth = ring_depth(&ring);
+  facts->depth = busq_ring_depth(&ring);
   facts->sent = busq_load_relaxed(&self->sent);
   facts->received = busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
@@ -178,7 +171,7 @@ int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp)
   if (result != BUSQ_OK)
     return result;
   const busq_ring ring = busq_bus_ring(bus, busq_target_slot(target));
-  *depthp = ring_depth(&ring);
+  *depthp = busq_ring_depth(&ring);
   return BUSQ_OK;
 }
 

@@ -266,13 +266,6 @@ static int receive_spin(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
-/* Looks at what senders write: to be asked rarely. */
-static uint64_t waiting_messages(const busq_peer *peer)
-{
-  const uint64_t head = busq_load_acquire(&peer->receiver.inbox->queue.head), tail = busq_ring_tail(&peer->receiver.ring);
-  return tail > head ? tail - head : 0;
-}
-
 /* Yields, then sleeps. */
 static int wait_spun(busq_peer *peer, busq_wait *wait)
 {
@@ -280,7 +273,7 @@ static int wait_spun(busq_peer *peer, busq_wait *wait)
   while (!leaves_yields_out && !busq_pacing_sleeps_at_once(peer) && busq_wait_yield(wait, peer)) {
     const int result = receive_ready(peer, NULL);
     busq_pacing_learn_from_yield(peer, &peer->pacing.message_yields, wait->yielded_ns,
-                                 busq_pacing_is_crowded(peer) ? waiting_messages(peer) : 0);
+                                 busq_pacing_is_crowded(peer) ? busq_ring_depth(&peer->receiver.ring) : 0);
     if (result != BUSQ_EMPTY) {
       busq_pacing_wait_was_short(peer);
       return result;

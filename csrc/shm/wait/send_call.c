@@ -207,8 +207,7 @@ static uint64_t room_there(const busq_peer *peer, uint64_t target)
 {
   const busq_slot *reader = &peer->bus->slots[busq_target_slot(target)];
   const busq_ring ring = busq_bus_ring(peer->bus, busq_target_slot(target));
-  const uint64_t head = busq_load_acquire(&reader->queue.head), tail = busq_ring_tail(&ring);
-  const uint64_t depth = tail > head ? tail - head : 0, limit = busq_bus_limit(peer->bus, reader);
+  const uint64_t depth = busq_ring_depth(&ring), limit = busq_bus_limit(peer->bus, reader);
   return depth < limit ? limit - depth : 0;
 }
 
