@@ -4,8 +4,7 @@
 A message none of whose events stands at a time that another event of its process has, too, is *untied*.  The order of
 the events of untied messages is the same whichever way the others were, and a fault among untied messages is a fault of
 the whole run, if nothing was delivered before it was sent: no check takes back what it found because there are more
-messages.  So the untied messages are judged
-alone, and what is found among them is certain, as a lower bound.
+messages.  So the untied messages are judged alone, and what is found among them is certain, as a lower bound.
 """
 
 from __future__ import annotations

@@ -20,18 +20,16 @@ if TYPE_CHECKING:
 
 # Asked for by other options of the command; a trace that is not complete cannot give it.
 _NOT_NOW = (
-    *(
-        "report",
-        "shiviz",
-        "diagram",
-        "checks",
-        "chosen",
-        "strict",
-        "format_name",
-        "runs_by",
-        "fields_file",
-        "broadcast",
-    ),
+    "report",
+    "shiviz",
+    "diagram",
+    "checks",
+    "chosen",
+    "strict",
+    "format_name",
+    "runs_by",
+    "fields_file",
+    "broadcast",
 )
 
 _OPTIONS = {"chosen": "run", "format_name": "format", "runs_by": "runs-by", "fields_file": "fields"}
