@@ -211,7 +211,7 @@ static inline uint64_t busq_ring_tail(const busq_ring *ring)
   return busq_ring_position(busq_load_acquire(&ring->queue->clock_tail.hi));
 }
 
-/* How many positions stand between head and tail; no more than the ring has, whatever a damaged bus says. */
+/* How many positions stand between head and tail; no more than the ring has, also where the bus is damaged. */
 static inline uint64_t busq_ring_depth(const busq_ring *ring)
 {
   const uint64_t head = busq_load_acquire(&ring->queue->head);

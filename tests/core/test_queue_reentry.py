@@ -19,13 +19,12 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, wait_until
+from test_queues import OURS
 
 import busq
-from busq import queues
-from busq._port import queue_exit, queue_home, queue_overflow, queue_peers
+from busq._port import queue_exit, queue_home
 
 CAPACITY = 16
-OURS = {module.__file__ for module in (queues, queue_exit, queue_home, queue_overflow, queue_peers)}
 
 
 @pytest.fixture(autouse=True)
