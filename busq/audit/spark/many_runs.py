@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from busq.audit.many import UNREADABLE, audit_source, unreadable
+from busq._util.humanize import size
+from busq.audit.many import UNREADABLE, audit_source, memory_bytes, unreadable
 from busq.audit.result import CHECKS, Check, Finding, RunAudit, signed, unsigned
+from busq.audit.spark.sessions.available import SparkFailed
 from busq.audit.spark.sessions.driver import Progress, parallelism
 from busq.audit.spark.sessions.session import busy
-from busq.audit.spark.sessions.workers import require
+from busq.audit.spark.sessions.workers import Worker, require
 from busq.trace.run import Source
 
 if TYPE_CHECKING:
@@ -131,13 +133,25 @@ def verdicts(
     >>> found.write.parquet("verdicts.parquet")                                                  # doctest: +SKIP
     >>> found.selectExpr("run", "explode(checks) as c").where("c.count > 0").show()              # doctest: +SKIP
     """
-    require(spark, [path for source in (*sources[:1], *sources[-1:]) for path in source.paths[:1]])
+    workers = require(spark, [path for source in (*sources[:1], *sources[-1:]) for path in source.paths[:1]])
+    _check_memory(workers, sources)
     hands = deal(sources, parallelism(spark))
     packed = [zlib.compress(pickle.dumps([(index, sources[index]) for index in hand]), 1) for hand in hands]
     options = _Options(order, tuple(allow), tuple(ask), tuple(checks))
     # A partition for each hand, with one number in it: the hands themselves travel with the function.
     numbers = spark.range(0, len(packed), 1, max(1, len(packed)))
     return numbers.mapInArrow(_Task(packed, options, os.getcwd()), SCHEMA)
+
+
+def _check_memory(workers: Sequence[Worker], sources: Sequence[Source]) -> None:
+    """Raise SparkFailed where the largest run alone is more than the memory of some executor."""
+    least = min(workers, key=lambda worker: worker.free_bytes, default=None)
+    largest = max(sources, key=memory_bytes, default=None)
+    if least and largest and memory_bytes(largest) > least.free_bytes:
+        raise SparkFailed(
+            f"{largest.name} takes up to {size(memory_bytes(largest))}, and {size(least.free_bytes)} are free on "
+            f"{least.host}: audit that run alone, with busq.spark.huge.audit, which spills"
+        )
 
 
 def deal(sources: Sequence[Source], parallelism: int) -> list[list[int]]:

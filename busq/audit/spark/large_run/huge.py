@@ -52,8 +52,7 @@ from busq.audit.spark.large_run.orders import (
 from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
-from busq.audit.spark.sessions.driver import setting
-from busq.audit.spark.sessions.session import NANOSECONDS_AS_NUMBERS
+from busq.audit.spark.sessions.driver import as_needed, setting
 from busq.audit.spark.sessions.workers import require
 from busq.audit.spark.tables import catalog
 from busq.audit.times import Pace
@@ -101,11 +100,11 @@ def audit(
     True
     """
     judged = known(checks)
+    require(spark, source.paths[:1] if isinstance(source, Source) else ())
     if isinstance(source, str) or (not isinstance(source, Source) and (fields or not catalog.is_plain(source))):
         asked = {"order": order, "allow": allow, "ask": ask, "checks": checks, "memory_bytes": memory_bytes}
         return _audit_staged(spark, source, fields, place, names, asked)
-    require(spark, source.paths[:1] if isinstance(source, Source) else ())
-    with setting(spark, NANOSECONDS_AS_NUMBERS, "true"):
+    with as_needed(spark):
         return _audit(spark, source, order, allow, ask, judged, memory_bytes, names)
 
 

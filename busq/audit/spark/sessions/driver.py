@@ -8,6 +8,7 @@ is a plan that goes out and rows that come back; the same questions are put as s
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -22,11 +23,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
+    "NEEDED",
+    "OURS",
     "Progress",
     "active",
+    "as_needed",
     "frame_of",
     "interruptible",
     "is_connect",
+    "limited",
     "parallelism",
     "setting",
     "shares_files",
@@ -35,7 +40,17 @@ __all__ = [
 
 Progress = Callable[[int, int, str], None]  # number, of how many, label
 TICK_S = 0.2
+AGAIN_S = 0.5
 STOP_S = 10.0
+NEEDED = {  # settings of a session, whatever else it is used for
+    # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
+    # Spark (4.3) fails on a dictionary of more than a page of LZ4, as others write, where it looks there for a value.
+    "parquet.filter.dictionary.enabled": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",  # else Spark refuses times as pandas writes them
+    "spark.sql.session.timeZone": "UTC",  # of times without a zone
+}
+OURS = "spark.busq.python"  # a setting of sessions that busq started: the Python of their tasks
 _ROWS = 1 << 12  # more than there are cores: then each of them gets a part of a range
 
 
@@ -81,6 +96,15 @@ def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
     if not batches:  # through Connect, a table without rows has no columns
         return spark.createDataFrame([], from_arrow_schema(table.schema))
     return spark.createDataFrame(pa.Table.from_batches(batches, table.schema))
+
+
+@contextlib.contextmanager
+def as_needed(spark: SparkSession) -> Iterator[None]:
+    """Give a session the settings of NEEDED while a block lasts."""
+    with contextlib.ExitStack() as stack:
+        for name, value in NEEDED.items():
+            stack.enter_context(setting(spark, name, value))
+        yield
 
 
 @contextlib.contextmanager
@@ -154,6 +178,27 @@ def interruptible(spark: SparkSession, name: str) -> Iterator[Callable[[], None]
     finally:
         for key in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
             context.setLocalProperty(key, None)
+
+
+@contextlib.contextmanager
+def limited(spark: SparkSession, seconds: float) -> Iterator[threading.Event]:
+    """End the jobs of a block that take longer: those that no executor takes wait for ever.  The event is set then."""
+    ran_out, ended = threading.Event(), threading.Event()
+    with interruptible(spark, f"busq-{os.getpid()}") as interrupt:
+
+        def end() -> None:
+            while not ended.wait(AGAIN_S if ran_out.is_set() else seconds):
+                ran_out.set()
+                with contextlib.suppress(Exception):
+                    interrupt()  # again and again: the job may only be on its way
+
+        thread = threading.Thread(target=end, daemon=True)
+        thread.start()
+        try:
+            yield ran_out
+        finally:
+            ended.set()
+            thread.join()
 
 
 # ---- progress ----

@@ -39,6 +39,10 @@ class Probe:
         """Take rows, give the answer."""
         for _ in batches:
             time.sleep(self.seconds)
+        yield pyarrow.RecordBatch.from_pydict({"answer": [self.answer()]})
+
+    def answer(self) -> str:
+        """Return what is here, in JSON."""
         version, fault = _busq()
         whole, free = _memory()
         answer = {
@@ -52,7 +56,7 @@ class Probe:
             "free_bytes": free >> _GRAIN << _GRAIN,
             "unseen": {path: reason for path in self.paths if (reason := _unread(path))},
         }
-        yield pyarrow.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
+        return json.dumps(answer)
 
 
 def _busq() -> tuple[str, str]:

@@ -12,7 +12,6 @@ import os
 import platform
 import re
 import socket
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +22,7 @@ from busq._util.humanize import amount, listed, size
 from busq.audit.many import memory_bytes
 from busq.audit.spark.sessions import workers
 from busq.audit.spark.sessions.available import SparkFailed, Unavailable
-from busq.audit.spark.sessions.driver import interruptible, is_connect, parallelism
+from busq.audit.spark.sessions.driver import is_connect, limited, parallelism
 from busq.audit.spark.sessions.remote import remote_of, without_token
 from busq.audit.spark.sessions.session import check_master, is_local, session
 from busq.audit.spark.sessions.workers import Worker
@@ -38,7 +37,6 @@ TIMEOUT_S = 60.0
 FILES_MAX = 200  # of those named, how many are looked for on every executor
 LISTENS_S = 10.0
 TASKS_PER_CORE = 2
-TICK_S = 0.5
 _PACKAGES = ("pyspark", "pyarrow", "pandas")
 _MASTER_PORT = 7077
 
@@ -127,7 +125,7 @@ def _place(spark: SparkSession, master: str | None) -> str:
 def _executors(spark: SparkSession, paths: list[str], timeout_s: float) -> Iterator[Point]:
     wanted = [path for path in _files(paths) if os.path.exists(path)]
     try:
-        with _limit(spark, timeout_s) as ran_out:
+        with limited(spark, timeout_s) as ran_out:
             executors = workers.look(spark, wanted, spread=1 if workers.are_ours(spark) else TASKS_PER_CORE)
             cores = parallelism(spark)
     except Exception as error:
@@ -138,27 +136,6 @@ def _executors(spark: SparkSession, paths: list[str], timeout_s: float) -> Itera
     yield from _pythons(executors)
     yield from _seen(executors, paths, wanted)
     yield _memory(spark, executors, paths, max(1, cores // len(hosts)))
-
-
-@contextlib.contextmanager
-def _limit(spark: SparkSession, seconds: float) -> Iterator[threading.Event]:
-    """End the jobs of a block that take longer: those that no executor takes wait for ever."""
-    ran_out, ended = threading.Event(), threading.Event()
-    with interruptible(spark, f"busq-check-{os.getpid()}") as interrupt:
-
-        def end() -> None:
-            while not ended.wait(TICK_S if ran_out.is_set() else seconds):
-                ran_out.set()
-                with contextlib.suppress(Exception):
-                    interrupt()  # again and again: the job may only be on its way
-
-        thread = threading.Thread(target=end, daemon=True)
-        thread.start()
-        try:
-            yield ran_out
-        finally:
-            ended.set()
-            thread.join()
 
 
 def _no_answer(spark: SparkSession, error: Exception, waited_s: float | None) -> Point:

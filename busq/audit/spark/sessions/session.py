@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from busq.audit.spark.sessions.available import SparkFailed
-from busq.audit.spark.sessions.driver import Progress, active, watched
+from busq.audit.spark.sessions.driver import NEEDED, OURS, Progress, active, watched
 from busq.audit.spark.sessions.ending import kill, killed_by_ctrl_c
 from busq.audit.spark.sessions.java import find_java
 from busq.audit.spark.sessions.places import Place, new_place
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "NANOSECONDS_AS_NUMBERS",
     "Progress",
     "SparkFailed",
     "busy",
@@ -50,15 +49,10 @@ ARROW_ROWS = 100_000
 STOP_S = 10.0
 WORKER_STOP_S = 1.0
 
-NANOSECONDS_AS_NUMBERS = "spark.sql.legacy.parquet.nanosAsLong"  # else Spark refuses times as pandas writes them
-
 _SESSION = {  # what a session may choose for itself, however Spark was started
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
-    # Below this, Spark (4.3) measures a batch at every row, which takes time by its square where lists are null.
-    "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
-    "spark.sql.session.timeZone": "UTC",
-    NANOSECONDS_AS_NUMBERS: "true",
+    **NEEDED,
 }
 _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", _CONNECT_MODE := "SPARK_CONNECT_MODE_ENABLED")
 _LOOPBACK = "127.0.0.1"
@@ -197,6 +191,7 @@ def _settings(master: str, heap: str, place: Place, ui: bool) -> dict[str, str]:
     }
     if is_local(master):
         settings |= {
+            OURS: sys.executable,
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.local.dir": str(place.path),
