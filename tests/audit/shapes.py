@@ -143,7 +143,8 @@ def _message_names(style: str, messages: Sequence[int], rng: random.Random) -> d
     elif style == "short":
         others = rng.sample(range(-len(messages), 3 * len(messages) + 1), len(messages))
     elif style == "text":
-        others = [f"orders-{rng.randrange(9)}/{n}" for n in rng.sample(range(1000), len(messages))]
+        topic = ("orders", "заказы-" + "信" * 160, "0123456789abcdef" * 2)[len(messages) % 3]
+        others = [f"{topic}-{rng.randrange(9)}/{n}" for n in rng.sample(range(1000), len(messages))]
     elif style == "uuid":
         others = [str(uuid.UUID(int=rng.getrandbits(128))) for _ in messages]
     elif style == "unsigned":

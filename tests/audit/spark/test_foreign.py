@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,10 +71,25 @@ def test_every_fault_among_names_that_tell_nothing_is_counted(
     assert_same(found, wanted, source.name)
 
 
-def test_a_dictionary_of_long_text_ids_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    """20,000 ids of 32 characters make a large page; two of the messages are swapped."""
+@pytest.mark.parametrize(
+    ("length", "compression"),
+    [
+        (32, "lz4"),
+        pytest.param(36, "snappy", marks=pytest.mark.long),
+        pytest.param(200, "zstd", marks=pytest.mark.long),
+        pytest.param(200, "lz4", marks=pytest.mark.long),
+    ],
+)
+def test_text_ids_that_fill_dictionaries_pages_and_row_groups_are_read(
+    spark: SparkSession, tmp_path: Path, length: int, compression: str
+) -> None:
+    """20,000 ids make a large dictionary here and in the files of the audit; two of the messages are swapped."""
     rng = random.Random(30)
     ids = [f"{rng.getrandbits(128):032x}" for _ in range(20_000)]
+    if length == 36:
+        ids = [str(uuid.UUID(hex=name)) for name in ids]
+    elif length == 200:
+        ids = [f"заказ/{name}/".ljust(168, "信") + name for name in ids]
     got = [*ids[:100], ids[101], ids[100], *ids[102:]]
     count = len(ids)
     columns = {
@@ -83,10 +99,21 @@ def test_a_dictionary_of_long_text_ids_is_read(spark: SparkSession, tmp_path: Pa
         "message": ids + got,
         "destinations": pa.array([["svc-b"]] * count + [None] * count, pa.list_(pa.string())),
     }
-    pq.write_table(pa.table(columns), tmp_path / "events.parquet")
+    pq.write_table(
+        pa.table(columns),
+        tmp_path / "events.parquet",
+        compression=compression,
+        row_group_size=count,
+        data_page_size=4096,
+    )
     (source,) = find([tmp_path]).sources
     found, wanted = huge.audit(spark, source), audit(read(source))
     assert wanted.checks["fifo"].count == 1
+    assert (
+        wanted.checks["fifo"].text
+        == found.checks["fifo"].text
+        == (f"svc-b delivered {ids[101]} before {ids[100]}, but svc-a sent {ids[100]} before {ids[101]}")
+    )
     assert_same(found, wanted, source.name)
 
 
