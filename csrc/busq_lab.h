@@ -448,7 +448,8 @@ typedef struct {
   uint32_t control_bytes; /* of packets without */
   uint32_t clock_entry_bytes;
   uint32_t fan_out;      /* destinations of each send */
-  uint32_t job_blocks_sends; /* a process sends nothing while a job of its own runs */
+  uint32_t job_blocks_sends; /* a process sends nothing while a job of its own runs, */
+  uint32_t job_blocks_all;   /* and does nothing else: what arrives waits, is neither delivered nor acknowledged */
   double hotspot_share;
   double hotspot_draw;
   double dependent_share; /* of the sends wait until their process has delivered all that was sent to it in earlier rounds */

@@ -40,10 +40,21 @@ def read_pictures(ctx: click.Context, param: click.Parameter, value: tuple[str, 
     return value
 
 
-READINGS = click.option(
-    "--job-blocks-sends/--jobs-beside-sends",
-    default=None,
-    help="Whether a process sends nothing while it works at a job.  [default: both readings; sensitivity: the first]",
+# What a process does while it works at a job: fields of Settings, by the flag that measures this reading alone.
+JOBS: dict[str, dict[str, bool]] = {
+    "beside-sends": {"job_blocks_sends": False, "job_blocks_all": False},
+    "block-sends": {"job_blocks_sends": True, "job_blocks_all": False},
+    "block-all": {"job_blocks_sends": True, "job_blocks_all": True},
+}
+READINGS = together(
+    click.option("--jobs-beside-sends", "jobs", flag_value="beside-sends", help="While it works, a process sends."),
+    click.option("--job-blocks-sends", "jobs", flag_value="block-sends", help="It receives, and sends nothing."),
+    click.option(
+        "--job-blocks-all",
+        "jobs",
+        flag_value="block-all",
+        help="It does nothing at all.  [default: all three readings; sensitivity: this one]",
+    ),
 )
 REPEATS = together(
     whole("--seeds", 1, 10_000, 10, "Repeats of a point."), whole("--seed", 0, 2**31, 1, "The first of them.")
@@ -78,9 +89,9 @@ def _settings(options: dict[str, Any], **more: Any) -> Settings:
     from busq.lab.sweep import Settings
     from busq.lab.sweep.read import parameters
 
-    plain = {name: options.pop(name) for name in ("seeds", "seed", "messages", "job_blocks_sends")}
+    plain = {name: options.pop(name) for name in ("seeds", "seed", "messages")}
     sizes = {name: options.pop(name) for name in ("delay", "payload", "header", "control", "clock_entry", "staggered")}
-    return Settings(**plain, **parameters(sizes), **more)
+    return Settings(**plain, **JOBS.get(options.pop("jobs"), {}), **parameters(sizes), **more)
 
 
 def _figure(name: str, settings: Settings, options: dict[str, Any], **values: Sequence[Any]) -> None:
@@ -189,8 +200,8 @@ def fig5(
 ) -> None:
     """Speedup over MFSS by job length and interval: what is an early start of jobs worth?
 
-    Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
-    it, and until the last job.
+    Measured with jobs that run beside sends, that block them, and that block all that a process does; and until the
+    last packet, as the paper has it, and until the last job.
     """
     values = {"interval_s": [one / 1e3 for one in intervals], "job_mean_s": [one / 1e3 for one in job_lengths]}
     _figure("fig5", _settings(options), options, **_network(processes, bandwidth), **values)
@@ -227,8 +238,8 @@ def fig6(
 ) -> None:
     """Speedup over MFSS by share of hotspots: what if most messages go to the same few?
 
-    Measured with jobs that run beside sends, and with jobs that block them; and until the last packet, as the paper has
-    it, and until the last job.
+    Measured with jobs that run beside sends, that block them, and that block all that a process does; and until the
+    last packet, as the paper has it, and until the last job.
     """
     settings = _settings(options, job_spread_s=job_spread / 1e3)
     values = {"interval_s": [interval / 1e3], "job_mean_s": [job_length / 1e3]}

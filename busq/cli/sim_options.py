@@ -148,6 +148,9 @@ NETWORK = together(
         "--job-blocks-sends", is_flag=True, help="A process sends nothing while it works at a job; else it does."
     ),
     click.option(
+        "--job-blocks-all", is_flag=True, help="It does nothing else either: what arrives waits until the job is over."
+    ),
+    click.option(
         "--coordinator",
         type=click.IntRange(0, 65_535),
         metavar="N",

@@ -103,7 +103,9 @@ class Config:
 
     Jobs.  `job_share` of the messages cause a job where they are delivered; it takes `job_mean_s`, or is drawn from a
     normal distribution around it with deviation `job_spread_s` (never below 0).  With `job_blocks_sends` a process asks
-    for nothing to be sent while a job of its own runs.
+    for nothing to be sent while a job of its own runs; with `job_blocks_all` it does nothing at all: what arrives
+    waits, undelivered and unacknowledged, and is taken in its order when the job is over. (The step that begins a job
+    is done to its end: the ACK of that message leaves before the job.)
 
     `downlink_bytes_per_s`: 0 is no limit, as in the Cykas paper.
 
@@ -139,6 +141,7 @@ class Config:
     job_mean_s: float = 0.0
     job_spread_s: float = 0.0
     job_blocks_sends: bool = False
+    job_blocks_all: bool = False
     patience_s: float = 0.1
     seed: int = 0
     faults: Faults = field(default_factory=Faults)
@@ -149,7 +152,7 @@ class Config:
         _check_type("order", self.order, str)
         _check_type("faults", self.faults, Faults)
         _check_type("schedule", self.schedule, Schedule | None)
-        for name in ("staggered", "job_blocks_sends", "judge", "record"):
+        for name in ("staggered", "job_blocks_sends", "job_blocks_all", "judge", "record"):
             _check_flag(name, getattr(self, name))
         order = orders.parse(self.order)[0]
         _check_type("workload", self.workload, str)

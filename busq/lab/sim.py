@@ -9,7 +9,8 @@ receiver likewise, whole, first come first served.  What runs is the compiled co
 nanoseconds.
 
 A delivered message may cause a job.  A process runs one job at a time, in the order in which they were caused; packets
-come and go meanwhile.  Under the same seed every order gets the same sends and the same jobs.
+come and go meanwhile, unless the job blocks sends, or all (`Config`).  Under the same seed every order gets the same
+sends and the same jobs.
 
 >>> result = run(Config(order="mfss", processes=10, messages_per_process=20, seed=1, judge=True))
 >>> result.ok, result.messages, result.deliveries, result.packets
@@ -319,7 +320,7 @@ class _Run:
 _PLAIN = (
     *("processes", "messages_per_process", "bandwidth_bytes_per_s", "downlink_bytes_per_s", "dependent_share"),
     *("payload_bytes", "header_bytes", "control_bytes", "clock_entry_bytes", "fan_out", "job_blocks_sends"),
-    *("hotspot_share", "hotspot_draw", "job_share", "seed"),
+    *("job_blocks_all", "hotspot_share", "hotspot_draw", "job_share", "seed"),
 )
 # The part of a result that the core knows: times, by their fields, and counts.
 _TIMES = {"execution_time_s": "execution_ns"} | {

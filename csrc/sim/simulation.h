@@ -16,11 +16,15 @@
  * Programs and jobs.  A process sends when its program has a send, or later where it waits: at a rendezvous for the end
  * of the last message, with job_blocks_sends for the end of its jobs, and where the program has dependent sends for
  * deliveries.  A job begins at the delivery that causes it, or when the jobs before it at that process are over;
- * packets are received and sent meanwhile.
+ * packets are received and sent meanwhile, unless job_blocks_all: then what comes to the process waits for the end of its
+ * jobs, packets, sends and alarms alike, and happens there one after the other until a delivery begins another job.  The
+ * step that begins a job is done to its end: the acknowledgement that it makes of that very message leaves before the
+ * job, and so do further messages that it delivers.
  *
  * Not given: crashes, clocks that run differently, or programs whose sends depend on what was received in another way
  * than by their number (but for the answers of servers).
  */
+#include "sim/inbox.h"
 #include "sim/latencies.h"
 #include "sim/network.h"
 #include "sim/workload.h"
@@ -61,6 +65,7 @@ typedef struct {
   uint32_t copy;       /* and which message of it, at a rendezvous */
   bool is_scheduled;   /* its next send is in the heap of times */
   bool is_secret;
+  busq_sim_inbox inbox; /* where a job blocks all: what waits for its end */
 } busq_sim_process;
 
 /* How much a process may have to keep. */

@@ -218,6 +218,7 @@ void busq_sim_free(busq_sim *sim)
     free(sim->processes[number].sent);
     free(sim->processes[number].requests);
     free(sim->processes[number].delivered_ns);
+    free(sim->processes[number].inbox.items);
   }
   free(sim->processes);
   free(sim->counts);
@@ -512,7 +513,6 @@ static int at_submit(busq_sim *sim, uint32_t number)
 {
   busq_sim_process *process = &sim->processes[number];
   int result;
-  busq_sim_agenda_pop(&sim->agenda);
   sim->facts.execution_ns = sim->now_ns;
   if (sim->config.job_blocks_sends && process->busy_until_ns > sim->now_ns)
     return schedule(sim, BUSQ_SIM_AT_SUBMIT, process->busy_until_ns, number);
@@ -555,42 +555,72 @@ static int arrive(busq_sim *sim, const busq_sim_arrival *arrival)
 static int tick(busq_sim *sim, uint32_t number)
 {
   busq_order_event event = {.kind = BUSQ_ON_TICK};
-  busq_sim_agenda_pop(&sim->agenda);
   const int result = step(sim, number, &event);
   if (!sim->is_idle)
     sim->facts.execution_ns = sim->now_ns;
   return refused(sim, result, number);
 }
 
+/* Whether the process does nothing now.  What came before has its turn before what comes now. */
+static bool is_away(const busq_sim *sim, uint32_t number)
+{
+  const busq_sim_process *process = &sim->processes[number];
+  return sim->config.job_blocks_all && (process->busy_until_ns > sim->now_ns || !busq_sim_inbox_is_empty(&process->inbox));
+}
+
+static int happen(busq_sim *sim, uint32_t number, uint32_t what, const busq_sim_arrival *arrival)
+{
+  sim->facts.events++;
+  return what == BUSQ_SIM_AT_ARRIVAL ? arrive(sim, arrival) : what == BUSQ_SIM_AT_SUBMIT ? at_submit(sim, number) : tick(sim, number);
+}
+
+static int happen_or_wait(busq_sim *sim, uint32_t number, uint32_t what, const busq_sim_arrival *arrival)
+{
+  if (BUSQ_LIKELY(!is_away(sim, number)))
+    return happen(sim, number, what, arrival);
+  return busq_sim_inbox_add(&sim->processes[number].inbox, what, arrival) ? BUSQ_OK : out_of_memory(sim);
+}
+
+/* A job is over: what waited for it happens, up to the next job. */
+static int rest(busq_sim *sim, uint32_t number)
+{
+  busq_sim_process *process = &sim->processes[number];
+  int result = BUSQ_OK;
+  sim->facts.events++;
+  sim->facts.execution_ns = sim->now_ns;
+  while (result == BUSQ_OK && process->busy_until_ns <= sim->now_ns && !busq_sim_inbox_is_empty(&process->inbox)) {
+    const busq_sim_waiting waiting = busq_sim_inbox_take(&process->inbox);
+    result = happen(sim, number, waiting.what, &waiting.arrival);
+  }
+  return result;
+}
+
 /* Lets the next thing happen.  A departure under faults is a matter of the network, and no event. */
 static int next(busq_sim *sim)
 {
   const busq_sim_time time = sim->agenda.entries[0];
-  const uint32_t what = busq_sim_time_what(time);
-  const uint32_t whom = what & ((UINT32_C(1) << BUSQ_SIM_AT_SHIFT) - 1);
+  const uint32_t what = busq_sim_time_what(time) >> BUSQ_SIM_AT_SHIFT;
+  const uint32_t whom = busq_sim_time_what(time) & ((UINT32_C(1) << BUSQ_SIM_AT_SHIFT) - 1);
   busq_sim_arrival arrival;
   int result = BUSQ_OK;
   if (BUSQ_UNLIKELY(time.time_ns > BUSQ_SIM_TIME_MAX_NS))
     return too_late(sim);
   sim->now_ns = time.time_ns;
-  sim->facts.events++;
-  switch (what >> BUSQ_SIM_AT_SHIFT) {
+  switch (what) {
   case BUSQ_SIM_AT_UPLINK:
   case BUSQ_SIM_AT_ARRIVAL:
-    result = what >> BUSQ_SIM_AT_SHIFT == BUSQ_SIM_AT_UPLINK ? busq_sim_network_take(&sim->network, whom, &arrival)
-                                                             : busq_sim_network_land(&sim->network, whom, &arrival);
+    result = what == BUSQ_SIM_AT_UPLINK ? busq_sim_network_take(&sim->network, whom, &arrival)
+                                        : busq_sim_network_land(&sim->network, whom, &arrival);
     if (result == BUSQ_OK)
-      return arrive(sim, &arrival);
-    sim->facts.events--;
+      return happen_or_wait(sim, arrival.to, BUSQ_SIM_AT_ARRIVAL, &arrival);
     return result == BUSQ_EMPTY ? BUSQ_OK : result;
   case BUSQ_SIM_AT_SUBMIT:
-    return at_submit(sim, whom);
   case BUSQ_SIM_AT_TICK:
-    return tick(sim, whom);
+    busq_sim_agenda_pop(&sim->agenda);
+    return happen_or_wait(sim, whom, what, NULL);
   default:
     busq_sim_agenda_pop(&sim->agenda);
-    sim->facts.execution_ns = sim->now_ns;
-    return BUSQ_OK;
+    return rest(sim, whom);
   }
 }
 

@@ -49,7 +49,7 @@ def test_fig4_prints_a_point_per_order_and_cell_with_raw_repeats() -> None:
 def test_fig5_prints_both_speedups_for_every_interval_and_job_length() -> None:
     found = as_json("fig5", "--processes", 4, "--intervals", "1,10", "--job-lengths", "5,25", *TINY)
     cells = [(1, 5), (1, 25), (10, 5), (10, 25)]
-    assert [(point["interval_ms"], point["job_ms"]) for point in found["points"]] == 2 * cells
+    assert [(point["interval_ms"], point["job_ms"]) for point in found["points"]] == 3 * cells
     for point in found["points"]:
         assert (point["order"], point["over"]) == ("cykas", "mfss")
         assert point["speedup"] == pytest.approx(sum(point["speedups"]) / 2)
@@ -63,20 +63,22 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", list(SMALL))
-def test_both_readings_of_jobs_stand_side_by_side_and_the_one_that_is_probably_the_papers_is_last(name: str) -> None:
-    both = as_json(*SMALL[name], *TINY)
-    beside, block = (as_json(*SMALL[name], *TINY, option) for option in ("--jobs-beside-sends", "--job-blocks-sends"))
-    assert both["points"] == [*beside["points"], *block["points"]]
-    assert both["claims"] == [*beside["claims"], *block["claims"]]
-    assert [point["job_blocks_sends"] for point in both["points"]] == [False] * len(beside["points"]) + [True] * len(
-        block["points"]
-    )
-    assert beside["points"] != [point | {"job_blocks_sends": False} for point in block["points"]]
+def test_all_readings_of_jobs_stand_side_by_side_and_the_one_that_is_probably_the_papers_is_last(name: str) -> None:
+    all_of_them = as_json(*SMALL[name], *TINY)
+    options = ("--jobs-beside-sends", "--job-blocks-sends", "--job-blocks-all")
+    each = [as_json(*SMALL[name], *TINY, option) for option in options]
+    assert all_of_them["points"] == [point for one in each for point in one["points"]]
+    assert all_of_them["claims"] == [claim for one in each for claim in one["claims"]]
+    values = []
+    for one, blocks in zip(each, ((False, False), (True, False), (True, True)), strict=True):
+        assert {(point["job_blocks_sends"], point["job_blocks_all"]) for point in one["points"]} == {blocks}
+        values.append([point["communication_speedups"] for point in one["points"]])
+    assert values[0] != values[1] != values[2] != values[0]
     last = {
         (point.get("job_ms"), point.get("interval_ms"), point.get("hotspot_share"), point.get("jobs")): point
-        for point in both["points"]
+        for point in all_of_them["points"]
     }
-    assert list(last.values()) == block["points"]
+    assert list(last.values()) == each[-1]["points"]
 
 
 @pytest.mark.parametrize("name", list(SMALL))
@@ -98,7 +100,11 @@ def test_a_figure_says_how_claims_change_with_what_ends_an_execution_and_with_th
     assert {claim["measure"] for claim in found["claims"]} == {"communication_s"}
     assert {claim["measure"] for claim in found["claims_by_execution_time"]} == {"execution_time_s"}
     for claims in (found["claims"], found["claims_by_execution_time"]):
-        assert [claim["reading"] for claim in claims] == ["jobs beside sends"] * 4 + ["jobs block sends"] * 4
+        assert [claim["reading"] for claim in claims] == [
+            *["jobs beside sends"] * 4,
+            *["jobs block sends"] * 4,
+            *["jobs block all"] * 4,
+        ]
     text = run("fig6", "--processes", 10, "--hotspots", "0,20", *TINY).stdout
     assert "until the last packet" in text
     assert "What changes the verdicts" in text or "Every verdict is the same" in text

@@ -151,9 +151,15 @@ def test_without_a_crossover_the_claim_fails(time_s: float) -> None:
 
 
 def test_only_time_that_grows_with_the_square_is_quadratic() -> None:
-    assert verdicts(scaling(by_clock))["quadratic"] == "holds"
+    assert verdicts(scaling(lambda n, bandwidth: (n / bandwidth) ** 2))["quadratic"] == "holds"
     assert verdicts(scaling(by_ratio(0.02)))["quadratic"] == "fails"
-    assert verdicts(scaling(lambda n, bandwidth: n**1.5 / bandwidth))["quadratic"] == "depends"
+    assert verdicts(scaling(lambda n, bandwidth: n**1.5 / bandwidth))["quadratic"] == "fails"
+
+
+def test_with_more_processes_a_clock_grows_quadratically_with_the_ratio_and_with_less_bandwidth_it_does_not() -> None:
+    found = {finding.key: finding for finding in judge(scaling(by_clock))}["fig4-quadratic"]
+    assert found.verdict == "depends"
+    assert "less bandwidth, at 500 processes: with the ratio^1.00" in found.measured
 
 
 def test_a_clock_of_n_by_n_entries_moves_the_crossover_with_n_so_the_ratio_alone_does_not_tell() -> None:
@@ -174,7 +180,7 @@ def test_sender_side_orders_scale_if_their_time_hardly_grows(power: float, verdi
 
 def test_a_grid_without_the_points_leaves_a_claim_open() -> None:
     points = [point for point in scaling(by_clock).points if point["order"] != "cykas"]
-    assert set(verdicts(Measured(Figure(name="fig4"), tuple(points))).values()) == {"open", "holds"}
+    assert set(verdicts(Measured(Figure(name="fig4"), tuple(points))).values()) == {"open", "depends"}
     assert verdicts(Measured(Figure(name="fig4"), tuple(points)))["crossover"] == "open"
 
 
@@ -258,7 +264,7 @@ def test_a_gain_that_comes_back_with_more_hotspots_depends() -> None:
     assert (found["hotspots"], found["jobs"]) == ("depends", "depends")
 
 
-@pytest.mark.parametrize(("gain", "verdict"), [(1.22, "holds"), (1.1, "depends"), (1.6, "depends"), (0.99, "fails")])
+@pytest.mark.parametrize(("gain", "verdict"), [(1.26, "holds"), (1.22, "depends"), (1.6, "depends"), (0.99, "fails")])
 def test_30_percent_may_be_a_little_more_or_less(gain: float, verdict: str) -> None:
     assert verdicts(hotspots([gain, 0.9, 0.9, 0.9], [1.3, 1.1, 1.1, 1.1]))["uniform"] == verdict
 
@@ -284,11 +290,12 @@ def test_a_small_figure_4_has_every_point_of_its_grid() -> None:
 def test_speedups_are_those_of_runs_with_the_same_seed() -> None:
     grid = Figure(name="fig5", settings=QUICK, values={"processes": [6], "interval_s": [1e-3], "job_mean_s": [5e-3]})
     fields = {"processes": 6, "bandwidth_bytes_per_s": 50e3, "interval_s": 1e-3, "job_share": 0.1, "job_mean_s": 5e-3}
-    for point, blocks in zip(grid.measure(jobs=1).points, (False, True), strict=True):
+    readings = ((False, False), (True, False), (True, True))
+    for point, (sends, everything) in zip(grid.measure(jobs=1).points, readings, strict=True):
+        blocks = {"job_blocks_sends": sends, "job_blocks_all": everything}
         for place, seed in enumerate((1, 2)):
-            configs = (quick(order, seed, job_blocks_sends=blocks, **fields) for order in ("mfss", "cykas"))
-            slow, fast = map(run, configs)
-            assert point["job_blocks_sends"] == blocks
+            slow, fast = (run(quick(order, seed, **blocks, **fields)) for order in ("mfss", "cykas"))
+            assert {name: point[name] for name in blocks} == blocks
             for name, value in (
                 ("speedup", "execution_time_s"),
                 ("communication_speedup", "communication_s"),
@@ -308,7 +315,7 @@ def test_other_orders_extend_a_figure_and_mfss_stays_what_they_are_compared_with
     grid = Figure(name="fig6", orders=("cykas", "skeen", "mfss"), values=values, settings=QUICK)
     found = grid.measure(jobs=1)
     assert {(point["order"], point["over"]) for point in found.points} == {("cykas", "mfss"), ("skeen", "mfss")}
-    assert len(found.points) == 2 * 8
+    assert len(found.points) == 2 * 12  # three readings of jobs
 
 
 def test_what_would_take_too_long_is_left_out_and_told() -> None:
@@ -334,7 +341,8 @@ def test_sensitivity_judges_every_claim_under_every_value() -> None:
     named = [(case.parameter, case.value) for case in cases[1:]]
     assert len(set(named)) == len(named)
     assert ("jobs", "beside sends") in named
-    assert ("jobs", "block sends") not in named  # that is the case as given, and probably the paper's
+    assert ("jobs", "block all") in named
+    assert ("jobs", "block sends") not in named  # that is the case as given
     assert ("payload", "64 B") not in named  # that is the case as given
     rows = [row for case in cases for row in case.as_json()]
     assert {"figure", "parameter", "value", "key", "verdict", "measured"} <= rows[0].keys()

@@ -228,10 +228,11 @@ def test_figure_5_comes_out_of_a_sweep_as_out_of_the_figure(tmp_path: Path) -> N
     found = sweep(cut(read("fig5"), 3, **small), tmp_path, Pool(1))
     values = {"processes": (4,), "interval_s": (1e-3, 1e-2), "job_mean_s": (5e-3, 25e-3)}
     figure = Figure(name="fig5", values=values, settings=Settings(seeds=3, messages=8))
-    axes = ("interval_ms", "job_ms", "job_blocks_sends")
+    axes = ("interval_ms", "job_ms", "job_blocks_sends", "job_blocks_all")
     points = {tuple(point[axis] for axis in axes): point for point in figure.measure(jobs=1).points}
     for row in found.comparisons:
-        point = points[round(row["interval_s"] * 1e3), round(row["job_mean_s"] * 1e3), row["job_blocks_sends"]]
+        place = round(row["interval_s"] * 1e3), round(row["job_mean_s"] * 1e3)
+        point = points[(*place, row["job_blocks_sends"], row["job_blocks_all"])]
         expected = point.estimate(row["comparison"])
         assert (row["ratio"], row["ratio_ci95"]) == pytest.approx((expected.mean, expected.half_width))
     assert len(found.comparisons) == 3 * len(points)

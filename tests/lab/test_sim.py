@@ -106,6 +106,60 @@ def test_sends_go_on_during_a_job_unless_jobs_block_them() -> None:
     assert ns(simple("none", job_blocks_sends=True, **jobs).execution_time_s) == 32_000_000  # sent at 16 ms
 
 
+def test_where_a_job_blocks_all_what_arrives_waits_for_its_end() -> None:
+    jobs = {"messages_per_process": 2, "interval_s": 0.001, "job_share": 1, "job_mean_s": 0.010}
+    assert ns(simple("none", **jobs).communication_s) == 7_000_000  # the second message, during the first job
+    waits = simple("none", job_blocks_all=True, **jobs)
+    assert ns(waits.communication_s) == 16_000_000
+    assert ns(waits.execution_time_s) == 26_000_000
+    assert waits.events == simple("none", **jobs).events
+
+
+def test_where_a_job_blocks_all_an_acknowledgement_waits_like_a_message() -> None:
+    jobs = {"messages_per_process": 2, "interval_s": 0, "job_share": 1, "job_mean_s": 0.010, "control_bytes": 0}
+    assert ns(simple("mfss", **jobs).communication_s) == 22_000_000  # 6 ms and 5 ms, twice
+    execution = recorded("mfss", job_blocks_all=True, processes=2, **jobs)
+    mine = [
+        (event.kind, ns(event.time_s))
+        for event in execution.events
+        if event.process == 0 and event.kind in ("receive", "deliver", "job", "rest")
+    ]
+    assert mine == [
+        ("receive", 6_000_000),
+        ("deliver", 6_000_000),
+        ("job", 6_000_000),
+        ("rest", 16_000_000),
+        ("receive", 16_000_000),  # the ACK, which came at 11 ms; it lets the second message go
+        ("receive", 22_000_000),
+        ("deliver", 22_000_000),
+        ("job", 22_000_000),
+        ("rest", 32_000_000),
+        ("receive", 32_000_000),
+    ]
+
+
+@pytest.mark.parametrize("order", ["none", "mfss", "cykas", "causal-matrix", "bus1", "token", "sequencer", "sync"])
+@pytest.mark.parametrize("seed", range(3))
+def test_whatever_jobs_block_all_is_delivered_in_the_order_that_is_claimed(order: str, seed: int) -> None:
+    """... and nothing happens at a process while a job of its own runs."""
+    fields = {"processes": 6, "messages_per_process": 20, "interval_s": 0.002, "job_share": 0.3, "job_mean_s": 0.005}
+    result = run(Config(order=order, seed=seed, job_blocks_all=True, judge=True, record=True, **fields))
+    assert result.ok
+    assert (result.unsent, result.deliveries) == (0, 120)
+    begins: dict[int, float] = {}
+    jobs: dict[int, list[tuple[float, float]]] = {}
+    assert result.execution is not None
+    for event in result.execution.events:
+        if event.kind == "job":
+            begins[event.process] = event.time_s
+        elif event.kind == "rest":
+            jobs.setdefault(event.process, []).append((begins[event.process], event.time_s))
+    assert jobs
+    for event in result.execution.events:
+        if event.kind in ("receive", "submit"):
+            assert not any(begin < event.time_s < end for begin, end in jobs.get(event.process, ())), event
+
+
 def test_at_a_rendezvous_the_next_send_waits_for_the_end_of_the_last() -> None:
     execution = recorded("sync", processes=3, workload="ring", messages_per_process=3, interval_s=0)
     for process in range(3):

@@ -13,8 +13,8 @@ claims, `sensitivity` repeats that for other sizes, `advice` ranks orders for a 
 (8, 0)
 >>> values = {"processes": [4], "interval_s": [0.001], "job_mean_s": [0.005]}
 >>> found = Figure(name="fig5", values=values, settings=Settings(seeds=2, messages=5)).measure(jobs=1)
->>> [(one["interval_ms"], one["job_ms"], one["job_blocks_sends"], len(one.repeats["speedup"])) for one in found.points]
-[(1.0, 5.0, False, 2), (1.0, 5.0, True, 2)]
+>>> [(one["interval_ms"], one["job_ms"], one.reading, len(one.repeats["speedup"])) for one in found.points]
+[(1.0, 5.0, 'jobs beside sends', 2), (1.0, 5.0, 'jobs block sends', 2), (1.0, 5.0, 'jobs block all', 2)]
 >>> {finding.verdict for finding in judge(found)} <= {"holds", "depends", "fails", "open"}
 True
 """

@@ -264,18 +264,23 @@ def _powers(measured: Measured, value: str, order: str, along: str, fixed: str) 
 
 
 def _growth_of_matrix(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
-    by_processes = _powers(measured, value, MATRIX, "processes", "bandwidth_kB_per_s")
-    if not by_processes:
-        return {}
-    tightest = min(by_processes)
-    found: Found = {"tightest": tightest, "power": by_processes[tightest], "alone": ""}
-    found["by_processes"] = {f"{key:g}": power for key, power in by_processes.items()}
+    """With which power of the ratio the time grows, as processes are added, and as bandwidth is taken away."""
+    by_processes = _powers(measured, value, MATRIX, "processes_per_kB_per_s", "bandwidth_kB_per_s")
     by_bandwidth = _powers(measured, value, MATRIX, "processes_per_kB_per_s", "processes")
-    if by_bandwidth:
-        most = max(by_bandwidth)
-        alone = f"by bandwidth alone, at {most:g} processes, only with the ratio^{by_bandwidth[most]:.2f}"
-        found |= {"alone": f"; {alone}", "by_bandwidth": {f"{key:g}": power for key, power in by_bandwidth.items()}}
-    return found
+    if not by_processes or not by_bandwidth:
+        return {}
+    tightest, largest = min(by_processes), max(by_bandwidth)
+    powers = by_processes[tightest], by_bandwidth[largest]
+    return {
+        "tightest": tightest,
+        "largest": largest,
+        "along_processes": powers[0],
+        "along_bandwidth": powers[1],
+        "least": min(powers),
+        "most": max(powers),
+        "by_processes": {f"{key:g}": power for key, power in by_processes.items()},
+        "by_bandwidth": {f"{key:g}": power for key, power in by_bandwidth.items()},
+    }
 
 
 def _growth_of_rivals(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
@@ -407,7 +412,7 @@ def _without_hotspots(measured: Measured, value: str, claim: Mapping[str, Any]) 
         return {}
     return {
         **{SCENARIOS[jobs].replace(" ", "_"): one.mean for jobs, one in uniform.items()},
-        "off": max(abs(one.mean - claim["paper"]) for one in uniform.values()),
+        "off": max(abs(one.mean - claim["paper"]) - one.half_width for one in uniform.values()),
         "least": min(one.mean for one in uniform.values()),
         "each": ", ".join(f"{SCENARIOS[jobs]} {one.text(2)}" for jobs, one in uniform.items()),
         "both": ", ".join(f"{one.mean:.2f}" for one in uniform.values()),

@@ -7,9 +7,9 @@ seeds; all orders of a point see the same programs, so ratios are taken seed by 
 
 Two things are measured in both of their senses. The execution time ends with the last packet ("time to complete all
 protocol communications", section 5.1: `communication_s`), or with the last job (`execution_time_s`). And a figure has
-readings: jobs run beside sends or block them (Figures 5 and 6); programs are timed, or their sends depend on what was
-received (Figure 4). A reading has all points of the figure. The points of all readings stand in one list; those that
-are probably the paper's come last, so a lookup by the axes of the figure finds these.
+readings: jobs run beside sends, block them, or block everything (Figures 5 and 6); programs are timed, or their sends
+depend on what was received (Figure 4). A reading has all points of the figure. The points of all readings stand in one
+list; those that are probably the paper's come last, so a lookup by the axes of the figure finds these.
 """
 
 from __future__ import annotations
@@ -52,12 +52,15 @@ PACKETS_MAX = 250_000_000  # in all runs of an order with so many processes; the
 RUNS_MIN = 25  # a single run may need the 25th part: the cost of a packet grows with the length of queues
 EXAMPLE = "example"  # the table with the example of section 5.2
 COMMUNICATION, EXECUTION = "communication_s", "execution_time_s"  # what ends an execution; the paper's first
-READINGS: Mapping[Value, str] = {
+Reading = str | tuple[bool, bool]  # of programs; of jobs: whether they block sends, and all that a process does
+READINGS: Mapping[Reading, str] = {
     "timed": "timed programs",
     "dependent": "dependent programs",
-    False: "jobs beside sends",
-    True: "jobs block sends",
+    (False, False): "jobs beside sends",
+    (True, False): "jobs block sends",
+    (True, True): "jobs block all",
 }
+JOB_READINGS = tuple(one for one in READINGS if isinstance(one, tuple))
 
 
 @functools.cache
@@ -71,7 +74,8 @@ class Settings:
     """Sizes that the paper leaves open, and how often each point is repeated, with the seeds `seed`, `seed` + 1, ...
 
     `interval_s` is the time between two sends of a process where the figure does not set it (Figure 4).
-    `job_blocks_sends`: None measures both readings.
+    `job_blocks_sends` and `job_blocks_all` choose readings of jobs, as those of `busq.sim.Config` do; None leaves them
+    open.
     """
 
     seeds: int = 10
@@ -85,16 +89,32 @@ class Settings:
     clock_entry_bytes: int = 8
     job_spread_s: float = 5e-3
     job_blocks_sends: bool | None = None
+    job_blocks_all: bool | None = None
     staggered: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.job_readings:
+            raise ValueError(
+                "job_blocks_all is True and job_blocks_sends is False: a process that does nothing sends nothing; "
+                "expected job_blocks_sends to be None or True"
+            )
+
     @property
-    def job_readings(self) -> tuple[bool, ...]:
-        """Whether jobs block sends, in each reading that is measured; the paper's probable one comes last.
+    def job_readings(self) -> tuple[tuple[bool, bool], ...]:
+        """Whether jobs block sends, and all, in each reading that is measured; the paper's probable one comes last.
+
+        Where only `job_blocks_sends` is given, jobs do not block more than that.
 
         >>> Settings().job_readings, Settings(job_blocks_sends=True).job_readings
-        ((False, True), (True,))
+        (((False, False), (True, False), (True, True)), ((True, False),))
         """
-        return (False, True) if self.job_blocks_sends is None else (self.job_blocks_sends,)
+        blocks_all = self.job_blocks_all
+        if blocks_all is None and self.job_blocks_sends is not None:
+            blocks_all = False
+        wanted = (self.job_blocks_sends, blocks_all)
+        return tuple(
+            one for one in JOB_READINGS if all(want in (None, has) for want, has in zip(wanted, one, strict=True))
+        )
 
     def parameters(self, more: Sequence[str] = ()) -> dict[str, Value]:
         """Return what is the same in every simulation of a figure; `more`, further fields that a figure takes."""
@@ -192,12 +212,12 @@ class _Combination:
     """Parameters of the grid in one reading, and their simulations, seed by seed."""
 
     at: Mapping[str, Value]
-    reading: Value
+    reading: Reading
     is_example: bool
     configs: tuple[Config, ...]
 
     @property
-    def situation(self) -> tuple[Value, ...]:
+    def situation(self) -> tuple[Reading | Value, ...]:
         """Where it is, whatever the order."""
         return (self.reading, *(value for axis, value in self.at.items() if axis != "order"))
 
@@ -260,8 +280,13 @@ class Figure:
         for table in usual.tables:
             values: dict[str, Any] = {**table.values, **{name: (value,) for name, value in given.items()}}
             values |= {name: tuple(dict.fromkeys(some)) for name, some in self.values.items()}
-            if len(table.values["job_blocks_sends"]) > 1:
-                values["job_blocks_sends"] = self.settings.job_readings
+            if table.values["job_share"] != (0.0,):
+                blocks_all = table.values["job_blocks_all"][0]
+                values["job_blocks_sends"] = tuple(
+                    one for one, all_ in self.settings.job_readings if all_ == blocks_all
+                )
+                if not values["job_blocks_sends"]:
+                    continue
             if self.orders:
                 compared = (BASELINE,) if "over" in self._paper["axes"] else ()
                 values["order"] = tuple(dict.fromkeys((*compared, *self.orders)))
@@ -285,13 +310,14 @@ class Figure:
                     found.append(_Combination(at, reading, table.name == EXAMPLE, configs))
         return found
 
-    def _readings(self, point: Mapping[str, Value]) -> tuple[Value, ...]:
+    def _readings(self, point: Mapping[str, Any]) -> tuple[Reading, ...]:
         """In which readings a point is; without jobs all readings of them are the same."""
         if self._paper["reading"] == "program":
             return ("dependent" if point["dependent_share"] else "timed",)
-        return (point["job_blocks_sends"],) if point["job_share"] else self.settings.job_readings
+        found = (point["job_blocks_sends"], point["job_blocks_all"])
+        return (found,) if point["job_share"] else self.settings.job_readings
 
-    def _at(self, point: Mapping[str, Any], reading: Value) -> dict[str, Value]:
+    def _at(self, point: Mapping[str, Any], reading: Reading) -> dict[str, Value]:
         """Where a point of the grid is on the axes of the figure."""
         bandwidth = _plain(point["bandwidth_bytes_per_s"] / 1e3)
         known = {
@@ -302,8 +328,11 @@ class Figure:
             "interval_ms": _plain(point["interval_s"] * 1e3),
             "job_ms": _plain(point["job_mean_s"] * 1e3),
             "jobs": point["job_share"] > 0,
-            self._paper["reading"]: reading,
         }
+        if isinstance(reading, str):
+            known["program"] = reading
+        else:
+            known["job_blocks_sends"], known["job_blocks_all"] = reading
         return {axis: known[axis] for axis in self._paper["axes"]}
 
     def left_out(self) -> tuple[LeftOut, ...]:
@@ -355,10 +384,13 @@ class Figure:
         return Measured(self, tuple(points[False]), tuple(points[True]), self.left_out())
 
     @functools.cached_property
-    def _ranks(self) -> dict[str, dict[Value, int]]:
+    def _ranks(self) -> dict[str, dict[Any, int]]:
         """In which order values of each axis come, as the grid has them."""
-        axes = {axis: dict.fromkeys(one.at[axis] for one in self._combinations) for axis in self._paper["axes"]}
-        axes[""] = dict.fromkeys(one.reading for one in self._combinations)
+        axes: dict[str, dict[Any, None]] = {
+            axis: dict.fromkeys(one.at[axis] for one in self._combinations) for axis in self._paper["axes"]
+        }
+        found = {one.reading for one in self._combinations}
+        axes[""] = dict.fromkeys(reading for reading in READINGS if reading in found)
         return {axis: {value: place for place, value in enumerate(values)} for axis, values in axes.items()}
 
     def _rank(self, one: _Combination) -> list[int]:

@@ -80,7 +80,7 @@ def read(source: str | os.PathLike[str]) -> Grid:
     Errors: GridError; OSError where the file can't be read.  Cost: milliseconds.
 
     >>> read("fig5").n_cells
-    800
+    1200
     """
     name = os.fspath(source)
     path = GRIDS / f"{name}.toml" if name in shipped() else Path(source)

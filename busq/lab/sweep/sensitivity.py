@@ -37,7 +37,7 @@ class Case:
 def grid(figures: Sequence[Figure], *, jobs: int | None = None, progress: Progress | None = None) -> list[Case]:
     """Measure and judge `figures` under their own settings, and under each other value of each open parameter.
 
-    The first case of every figure is that of its own settings, with jobs that block sends (probably the paper's
+    The first case of every figure is that of its own settings, with jobs that block all (probably the paper's
     reading) unless these differ. Errors: as `busq.lab.sweep.pool.run_all`; Incomplete, with whole cases, after
     Ctrl-C. Cost: that of about 17 times the figures; what two cases share is simulated once.
     """
@@ -60,21 +60,22 @@ def grid(figures: Sequence[Figure], *, jobs: int | None = None, progress: Progre
 
 
 def _cases(figure: Figure) -> Iterator[tuple[str, str, Figure]]:
-    settings = replace(figure.settings, job_blocks_sends=figure.settings.job_readings[-1])
+    sends, everything = figure.settings.job_readings[-1]
+    settings = replace(figure.settings, job_blocks_sends=sends, job_blocks_all=everything)
     yield "as given", "", replace(figure, settings=settings)
     for parameter in paper()["open"]:
         if figure.name in parameter.get("figures", [figure.name]):
-            for word, value in _values(parameter):
-                if value != getattr(settings, parameter["field"]):
-                    changed = replace(settings, **{parameter["field"]: value})
+            for word, fields in _values(parameter):
+                changed = replace(settings, **fields)
+                if changed != settings:
                     yield parameter["name"], word, replace(figure, settings=changed)
 
 
-def _values(parameter: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values of an open parameter, in words and as they are."""
+def _values(parameter: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The values of an open parameter, in words and as fields of Settings."""
     if "words" in parameter:
-        yield from zip(parameter["words"], (False, True), strict=True)
+        yield from zip(parameter["words"], parameter["fields"], strict=True)
         return
     times = 1e3 if parameter["unit"] == "ms" else 1
     for value in parameter["values"]:
-        yield (f"{value * times:g} {parameter['unit']}" if value or times == 1 else "0"), value
+        yield (f"{value * times:g} {parameter['unit']}" if value or times == 1 else "0"), {parameter["field"]: value}
