@@ -94,6 +94,9 @@ def bus_directory() -> Iterator[Path]:
     former = os.environ.get("BUSQ_DIR")
     os.environ["BUSQ_DIR"] = str(path)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: everything is torn down
+    # Not in what a test forks: a handler in Python runs between two instructions, so a process that falls asleep in a
+    # semaphore just behind a SIGTERM takes note of it when it wakes up, and the pool that ends it waits for ever.
+    os.register_at_fork(after_in_child=functools.partial(signal.signal, signal.SIGTERM, signal.SIG_DFL))
     # Shells let what they start in the background ignore Ctrl-C, and so would the processes that tests press it for.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield path
@@ -245,7 +248,6 @@ def _child_main(writer: int, function: Callable[..., Any], arguments: tuple[Any,
     try:
         faulthandler.disable()  # tests that kill children mean it
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         try:
             answer = (True, function(*arguments))
         except BaseException:

@@ -152,7 +152,7 @@ def test_two_threads_may_use_one_message(make_bus: Callable[..., busq.Bus], pair
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for number in range(1500):
+        for number in range(600):
             alice.send("alice", pattern(LARGE, number), timeout=0)
             alice.send("alice", b"next", timeout=0)
             message = alice.recv(timeout=0, ack="ack" in names)

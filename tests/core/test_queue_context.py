@@ -10,7 +10,6 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
@@ -22,18 +21,6 @@ from conftest import PATIENCE_S, TESTS, fresh_python, wait_until
 import busq
 
 METHODS = multiprocessing.get_all_start_methods()
-
-
-@pytest.fixture(autouse=True)
-def terminable() -> Iterator[None]:
-    """SIGTERM ends a process, as in a program.
-
-    Where it raises, as in a test run, a pool can wait for ever for a worker that it has forked: a callback of a weak
-    reference in that, say, swallows what is raised.
-    """
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 def square(number: int) -> int:

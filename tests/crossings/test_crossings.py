@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every feature crossed with everything that may happen to it: each crossing comes to what `expected.py` has for it.
 
-A quarter of the table, in which each feature meets every fourth event, and each event every fourth feature; the others
+An eighth of the table, in which each feature meets every eighth event, and each event every eighth feature; the others
 are among the long tests, which .ci/run and .ci/deep run.
 """
 
@@ -19,7 +19,7 @@ from crossings.ledger import Wrong
 
 CELLS = [(feature, event) for feature in FEATURES for event in EVENTS]
 PARTED = [
-    pytest.param(feature, event, marks=[pytest.mark.long] if (row + column) % 4 else [])
+    pytest.param(feature, event, marks=[pytest.mark.long] if (row + column) % 8 else [])
     for row, feature in enumerate(FEATURES)
     for column, event in enumerate(EVENTS)
 ]
