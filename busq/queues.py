@@ -271,7 +271,8 @@ class Queue(_Base[_T]):
     goes to one of those that get; they come in one order, in which those of one process stand as it has put them.
 
     Its place is on a temporary bus, which is made for the first queue of a process tree and goes with its last process,
-    whatever ends that.  A process that is killed takes with it what it had got, and nothing else, and holds up none.
+    whatever ends that.  A process that is killed takes with it what it had got, and nothing else, and holds up none;
+    killed in the middle of `get`, it may leave an object that others get only after what stood behind it.
 
     Parameters: `maxsize`, how many objects it holds before `put` waits; 0 or less is no limit: then `put` waits for
     50 milliseconds at most, and what finds no room in shared memory waits in this process, in order, until it does; so

@@ -12,6 +12,7 @@
  *   - what the child had not been given, and, in scripts that acknowledge, what it had not acknowledged; each of them
  *     once;
  *   - nothing that the child had been given for good, or had acknowledged;
+ *   - what the child had only reached for without waiting for it;
  *   - a queue that comes to its end, slots that come free, and no memory lost.
  * And before that, while the other one reads nothing, there must be room for as many messages as the queue holds, less
  * those that are left in it. While it is stopped, the other one must get every message that is sent from then on; and
@@ -238,6 +239,29 @@ static void drain(busq_peer *one)
   }
 }
 
+/* Receives what can be had without waiting.  Where it finds nothing, it is a step of the burial of a dead reader that
+ * had reached for something. */
+static void drain_at_once(busq_peer *one)
+{
+  enum { LOOKS = 16 };
+  busq_message message;
+  for (int look = 0; look < LOOKS; look++)
+    while (take_now(one, &message) == BUSQ_OK) {
+      n_got[number_of(&message)]++;
+      busq_peer_release(one, &message);
+    }
+}
+
+/* All that is left can be had so. */
+static void drain_without_waiting(busq_peer *one)
+{
+  uint32_t n_got_at_once[LETTERS + MORE];
+  drain_at_once(one);
+  memcpy(n_got_at_once, n_got, sizeof n_got);
+  drain(one);
+  CHECK(!memcmp(n_got_at_once, n_got, sizeof n_got));
+}
+
 static void judge(uint32_t n_sent, bool is_stopped)
 {
   for (uint32_t i = 0; i < n_sent; i++) {
@@ -314,6 +338,8 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
   check_test = s->name;
   const pid_t pid = in_a_child(victim_body, &steps);
   wait_for(&words->is_ready, 1);
+  if (one)
+    drain_at_once(one); /* it has just looked for the dead, and does not again for a while */
   while (n_sent < LETTERS && one) {
     send_number(alice, n_sent, n_sent % 2, s->is_large ? LARGE_BYTES : 1);
     n_sent++;
@@ -344,6 +370,8 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   if (!one)
     one = join_jobs();
+  if (s->act == act_receive && s->mode != OFFERED && !stops)
+    drain_without_waiting(one);
   drain(one);
   judge(n_sent, stops);
   if (n_filled)
@@ -366,6 +394,70 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
   CHECK_EQUAL(n_dropped, 0);
   CHECK_EQUAL(busq_bus_examine(company_bus, &facts), BUSQ_OK);
   CHECK_EQUAL(used_bytes(), 0);
+  part();
+  return words->has_survived && !words->struck_at[0];
+}
+
+/* ---- the death of the only reader ---- */
+
+static busq_peer *join_durable_jobs(void)
+{
+  busq_peer *peer;
+  CHECK_EQUAL(busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED | BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME, &peer), BUSQ_OK);
+  return peer;
+}
+
+static void only_reader_body(void *argument)
+{
+  arrive();
+  busq_peer *victim = join_durable_jobs();
+  strike_begin(*(const uint64_t *)argument, is_struck_to_stop, words->struck_at);
+  act_receive(victim);
+  strike_end();
+  words->has_survived = 1;
+  CHECK_EQUAL(busq_peer_close(victim), BUSQ_OK);
+}
+
+/* The queue shows no message that is done with, though no reader is left to move its head.  True if the victim came
+ * through. */
+static bool strike_the_only_one(const void *argument, uint64_t steps, bool stops)
+{
+  const script *s = argument;
+  uint64_t target, depth, n_dropped;
+  int status = 0;
+  script_now = s;
+  is_struck_to_stop = stops;
+  memset(words, 0, sizeof *words);
+  meet(PEERS, CAPACITY, ARENA_BYTES);
+  busq_peer *alice = join("alice");
+  busq_peer *before = join_durable_jobs();
+  CHECK_EQUAL(busq_peer_close(before), BUSQ_OK);
+  busq_peer_free(before);
+  for (uint32_t number = 0; number < LETTERS; number++)
+    send_number(alice, number, false, 1);
+  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, s->name, stops ? "stopped" : "dead", steps);
+  check_test = scene;
+  const pid_t pid = in_a_child(only_reader_body, &steps);
+  if (!stops) {
+    ends_well(pid);
+  } else {
+    CHECK_EQUAL(waitpid(pid, &status, WUNTRACED), pid);
+    if (WIFSTOPPED(status)) {
+      CHECK_EQUAL(kill(pid, SIGCONT), 0);
+      CHECK_EQUAL(waitpid(pid, &status, 0), pid);
+    }
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
+  CHECK_EQUAL(look_up(alice, "jobs", &target), 1);
+  CHECK_EQUAL(busq_bus_depth(company_bus, target, &depth), BUSQ_OK);
+  memset(n_got, 0, sizeof n_got);
+  busq_peer *behind = join_durable_jobs();
+  drain(behind);
+  CHECK_EQUAL(depth, n_got[0] + n_got[1] + n_got[2] + n_got[3]);
+  CHECK_EQUAL(busq_peer_close(behind), BUSQ_OK);
+  busq_peer_free(behind);
+  leave(alice);
   part();
   return words->has_survived && !words->struck_at[0];
 }
@@ -399,5 +491,7 @@ int main(int n_arguments, char **arguments)
   words = shared_memory(sizeof *words);
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
     strike_tell(scripts[i].name, strike, &scripts[i]);
+  const script alone = {.name = "receiving alone", .act = act_receive, .mode = COPIED};
+  strike_tell(alone.name, strike_the_only_one, &alone);
   return 0;
 }

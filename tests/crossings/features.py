@@ -51,6 +51,7 @@ class Feature:
     )
     lost_by_kill = 1  # units that a taker may have in its hand
     doubled_by_kill = 0  # units that come again without a mark, since there are none
+    late_by_kill = 0  # units that come behind others without a mark, for the same reason
 
     def begin(self, session: Session) -> None:
         """Make what belongs to the session as a whole."""
@@ -578,6 +579,7 @@ class Queue(Feature):
     inboxes = ("queue:taker",)
     tells = False
     lost_by_strike = 1
+    late_by_kill = 1
     can_be_full = False
     waits_in_process = True
     outlives_giver = False

@@ -51,6 +51,7 @@ class Play:
                 if inbox.split(":")[-1] == "taker":
                     self.ledger.may_lose[inbox] += 0 if self.session.ack and not way.has_own_inbox else way.lost_by_kill
                     self.ledger.may_double[inbox] += way.doubled_by_kill
+                    self.ledger.may_be_late[inbox] += way.late_by_kill
 
     def may_have_held_back(self) -> None:
         """A taker that was killed before it had a state takes with it what it held back, received without `ack`."""

@@ -160,7 +160,8 @@ static bool life_finish_sending(busq_bus *bus, uint32_t slot)
   return record_release_unpublished(bus, slot, record);
 }
 
-/* Settles what a reader had reached for; for a shared queue whose readers are all gone, what all of them had. */
+/* Settles what a reader had reached for; for a shared queue whose readers are all gone, what all of them had, and moves
+ * its head: the last of them may have been killed before it did. */
 static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
 {
   if (life & BUSQ_LIFE_CONSUMER)
@@ -168,6 +169,8 @@ static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
   for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < bus->geometry.peers; reader++)
     if (reader_is_unsettled(bus, reader, slot) && !busq_share_settle(bus, reader, true))
       return false;
+  if (life & BUSQ_LIFE_SHARED)
+    busq_share_advance(bus, slot, slot);
   return true;
 }
 

@@ -26,6 +26,7 @@ static void queue_leave(const busq_peer *peer)
   busq_slot *queue = peer->receiver.inbox;
   if (busq_life_hold(peer->lock_fd, peer->receiver.inbox_slot) < 0)
     return;
+  busq_share_advance(peer->bus, peer->receiver.inbox_slot, peer->receiver.inbox_slot); /* no reader after us will */
   const uint64_t life = busq_load_acquire(&queue->life);
   if (!(life & BUSQ_LIFE_DURABLE))
     (void)busq_ring_close(&peer->receiver.ring);

@@ -206,12 +206,26 @@ int busq_several_reach(busq_peer *peer)
   return result;
 }
 
+/* Another reader has reached for a message that we have passed, and did not come through with it so far: is it dead? */
+__attribute__((noinline)) static bool dead_had_reached(busq_peer *peer)
+{
+  busq_several_tend(peer);
+  return busq_load_acquire(&peer->receiver.inbox->returns) != peer->receiver.returns;
+}
+
+static bool has_passed_any(const busq_peer *peer)
+{
+  return busq_load_acquire(&peer->receiver.inbox->queue.head) < peer->receiver.scan;
+}
+
 static int reach_next(busq_peer *peer)
 {
   if (busq_time_tick_ns() - peer->receiver.tended_ns >= BUSQ_SLICE_NS)
     busq_several_tend(peer);
   for (;;) {
     const int result = busq_several_peek(peer);
+    if (result == BUSQ_EMPTY && has_passed_any(peer) && dead_had_reached(peer))
+      continue;
     if (result != BUSQ_OK)
       return result;
     if (!hand_find(peer))
