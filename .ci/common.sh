@@ -5,6 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
 trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$work"' EXIT
+# Where the machine sets it, each of a dozen calls of pytest would compile all tests anew, a quarter of a minute for every worker.
+unset PYTHONDONTWRITEBYTECODE
 # What is started side by side prints its titles here at once.
 exec 3>&1
 
