@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +16,19 @@ from rich.text import Text
 from busq._util.humanize import rounded
 from busq.cli import show
 from busq.cli.base import JSON, Refusal, examples, print_json
-from busq.lab.proof import MODELS, SOLVERS, VIOLATIONS, Mutant, NoSolver, ProofResult, System
+from busq.lab.proof import (
+    MODELS,
+    SOLVERS,
+    VIOLATIONS,
+    Followed,
+    Mutant,
+    NoSolver,
+    NotASearch,
+    ProofResult,
+    System,
+    follow,
+    scenes_of,
+)
 from busq.lab.proof import prove as solve
 
 __all__ = ["prove"]
@@ -26,6 +41,7 @@ __all__ = ["prove"]
         "busq prove multicast --mutant seal-at-max",
         "busq prove --mutants",
         "busq prove --solver cvc5",
+        "busq prove --code build/c/test_explore_steps",
     )
 )
 @click.argument("model", type=click.Choice(list(MODELS)), required=False)
@@ -40,18 +56,50 @@ __all__ = ["prove"]
     show_default=True,
     help="The most that one question may take; one that takes longer is left open.",
 )
+@click.option(
+    "--code",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PROGRAM",
+    help="Compare the compiled core with the model multicast: follow PROGRAM, which searches its interleavings.",
+)
+@click.option("--scene", metavar="WORD", help="With --code: only scenes whose names contain this.")
+@click.option(
+    "--states",
+    type=click.IntRange(1, 10**9),
+    default=2_500_000,
+    show_default=True,
+    help="With --code: the most states of the core in each scene.",
+)
 @JSON
 def prove(
-    model: str | None, lists: bool, mutant_name: str | None, all_mutants: bool, as_json: bool, **limits: Any
+    model: str | None,
+    lists: bool,
+    mutant_name: str | None,
+    all_mutants: bool,
+    code: Path | None,
+    scene: str | None,
+    states: int,
+    as_json: bool,
+    **limits: Any,
 ) -> int:
     """Prove what a protocol promises, for any number of processes, queues and messages.
 
     Each model has invariants.  A solver shows that they hold in the beginning, that no step breaks them, and
-    that what users rely on follows.  It is the protocol that is proven; the code is searched by other means.
+    that what users rely on follows.  It is the protocol that is proven.
+
+    --code shows that the code is the protocol, within bounds: each step of a search through the interleavings of
+    the compiled core has to be a step of the model.  PROGRAM is tests/c/test_explore_steps.c, which `.ci/task
+    c-build test_explore_steps` builds.  It needs no solver.
 
     The exit code is 1 where something is not proven (with --mutant, that is what should come out), or where a
-    rule is not needed (--mutants).
+    rule is not needed (--mutants), or where the code takes a step that the model does not allow (--code).
     """
+    if code is not None:
+        if lists or all_mutants or mutant_name is not None or model is not None:
+            raise Refusal("--code goes with --scene and --states alone: it follows the model multicast")
+        return _follow(code, scene or "", states, as_json)
+    if scene is not None:
+        raise Refusal("--scene goes with --code")
     if lists + all_mutants + (mutant_name is not None) > 1:
         raise Refusal("--list, --mutant and --mutants exclude each other")
     if mutant_name is not None and model is None:
@@ -139,6 +187,50 @@ def _show_violation(system: System, result: ProofResult, mutant_name: str) -> No
     violation = VIOLATIONS[system.name][mutant_name]
     title = Text("an execution from the beginning that breaks what users rely on", style="bold")
     show.print_whole(title, Text(violation.transcript(result.system)))
+
+
+def _follow(program: Path, word: str, states: int, as_json: bool) -> int:
+    try:
+        scenes = [scene for scene in scenes_of(program) if word in scene]
+        if not scenes:
+            raise Refusal(f"no scene of {program} has {word!r} in its name; {program} --list shows them")
+        with show.steps() as progress:
+            followed = list(_followed(program, scenes, states, progress))
+    except NotASearch as error:
+        raise Refusal(str(error)) from None
+    is_good = not any(one.refusal for one in followed)
+    if as_json:
+        points = [{**dataclasses.asdict(one), "steps": dict(one.steps)} for one in followed]
+        print_json({"ok": is_good, "points": points})
+    else:
+        _show_followed(program, followed)
+    return 0 if is_good else 1
+
+
+def _followed(
+    program: Path, scenes: Sequence[str], states: int, progress: Callable[[int, int, str], None] | None
+) -> Iterator[Followed]:
+    for number, scene in enumerate(scenes, 1):
+        if progress:
+            progress(number, len(scenes), scene)
+        yield follow(program, scene, states=states)
+
+
+def _show_followed(program: Path, followed: Sequence[Followed]) -> None:
+    table = show.new_table("what the compiled core does, as steps of the model", "step", "times", left=["step"])
+    for name, times in sum((one.steps for one in followed), Counter[str]()).most_common():
+        table.add_row(name, f"{times:,}")
+    show.to_stdout(table)
+    for one in followed:
+        if one.refusal:
+            title = Text(f"refused in {one.scene!r}: {one.refusal.reason}", style="bold red")
+            show.print_whole(title, Text(f'again: {program} --follow "{one.scene}" {one.refusal.schedule}'))
+    edges, outside = sum(one.edges for one in followed), sum(one.outside for one in followed)
+    refused = sum(one.refusal is not None for one in followed)
+    text = f"{len(followed)} scenes: {edges:,} steps from pause to pause are steps of the model, {refused} are not"
+    show.to_stdout(Text(text, style="bold red" if refused else "green"))
+    if outside:
+        show.to_stdout(f"{outside:,} accesses of several readers of one queue, which the model does not have")
 
 
 def _failures(result: ProofResult) -> Iterator[Text]:

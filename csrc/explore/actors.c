@@ -23,6 +23,8 @@ static uint32_t running = BUSQ_EXPLORE_NOBODY;
 static busq_turn turn_result;
 static bool turn_is_impatient;
 
+static void on_access(busq_access access, const volatile void *address, size_t bytes);
+
 /* ---- footprints ---- */
 
 static bool bit_is(const uint64_t *words, uint32_t bit)
@@ -132,6 +134,48 @@ uint32_t actors_words(void)
   return count;
 }
 
+/* ---- for the onlooker ---- */
+
+static struct {
+  bool is_used;
+  busq_explore_made access;
+} making[BUSQ_EXPLORE_ACTORS_MAX];
+
+static void value_at(const busq_explore_made *access, uint64_t *values)
+{
+  const size_t bytes = access->bytes > 8 ? 8 : access->bytes;
+  for (uint32_t half = 0; half < access->n_granules; half++) {
+    values[half] = 0;
+    memcpy(&values[half], (const char *)(uintptr_t)access->address + 8 * half, bytes);
+  }
+}
+
+/* An access has been made by the time its actor makes the next one, or pauses. */
+static void show_made(uint32_t index)
+{
+  if (!explorer_now.watcher || !making[index].is_used)
+    return;
+  making[index].is_used = false;
+  value_at(&making[index].access, making[index].access.after);
+  busq_access_hook = NULL; /* the onlooker's own accesses are no actor's */
+  explorer_now.watcher->made(index, &making[index].access);
+  busq_access_hook = on_access;
+}
+
+static void note_making(uint32_t index, const actor_access *access)
+{
+  if (!explorer_now.watcher)
+    return;
+  show_made(index);
+  making[index].is_used = true;
+  making[index].access = (busq_explore_made){.access = access->access,
+                                             .granule = access->granule,
+                                             .n_granules = access->n_granules,
+                                             .address = access->address,
+                                             .bytes = access->bytes};
+  value_at(&making[index].access, making[index].access.before);
+}
+
 /* ---- on the stack of an actor ---- */
 
 static void note_access(uint32_t index, const actor_access *access)
@@ -178,8 +222,7 @@ static void on_access(busq_access access, const volatile void *address, size_t b
     fprintf(stderr, "actor %u makes %u accesses in one step: does it go round in circles?\n", index, ACCESSES_MAX);
     exit(1);
   }
-  if (explorer_now.watcher)
-    explorer_now.watcher->before(&now);
+  note_making(index, &now);
 }
 
 bool busq_explore_sleep(const void *address)
@@ -298,8 +341,7 @@ static void step(uint32_t index, bool is_impatient)
     explorer_now.now.stopped = BUSQ_EXPLORE_NOBODY;
   actor_run(index);
   note_stack(index);
-  if (explorer_now.watcher)
-    explorer_now.watcher->after(index);
+  show_made(index);
   take_in(index);
 }
 
@@ -366,6 +408,7 @@ static uint64_t aside_bytes, aside_room;
 void actors_begin(busq_world *world)
 {
   memset(&explorer_now, 0, sizeof explorer_now);
+  memset(making, 0, sizeof making);
   explorer_now.world = world;
   busq_memory_begin(&world->memory);
   busq_access_hook = on_access;

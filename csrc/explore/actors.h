@@ -3,7 +3,6 @@
 #define BUSQ_EXPLORE_ACTORS_H
 /* The actors of a search, their steps and footprints: what choices.c chooses from, explore.c tries in turn and
  * listing.c shows. */
-#include "base/atomic.h"
 #include "explore/world.h"
 
 typedef enum {
@@ -71,12 +70,6 @@ typedef enum {
   PAUSE_AFTER /* so many accesses */
 } pause_rule;
 
-/* An onlooker at each access, before it is made, and at the end of each step. */
-typedef struct {
-  void (*before)(const actor_access *access);
-  void (*after)(uint32_t index);
-} actors_watcher;
-
 typedef struct {
   busq_world *world;
   actors_state now;
@@ -84,7 +77,7 @@ typedef struct {
   uint32_t accesses;       /* in this step */
   uint32_t accesses_max;   /* with PAUSE_AFTER */
   bool has_grown;          /* footprints have got a new conflict */
-  const actors_watcher *watcher; /* or NULL */
+  const busq_explore_watcher *watcher; /* or NULL */
 } explorer;
 
 extern explorer explorer_now;

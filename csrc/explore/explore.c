@@ -118,6 +118,8 @@ static void go(search *self)
   explorer_now.accesses = 0;
   actors_take(taken);
   frame->accesses = explorer_now.accesses;
+  if (explorer_now.watcher)
+    explorer_now.watcher->went(self->depth, taken.actor, CHOICE_LETTERS[taken.kind], frame->accesses);
   self->depth++;
 }
 
@@ -223,6 +225,8 @@ static bool search_through(search *self, busq_explore_result *result)
   result->states = result->transitions = result->ends = result->outcomes = result->outcomes_sum = 0;
   explorer_now.has_grown = false;
   actors_reset(self->options->faults_max);
+  if (explorer_now.watcher)
+    explorer_now.watcher->begun();
   for (;;) {
     if (!descend(self, result))
       return true;
@@ -313,10 +317,12 @@ void busq_explore(busq_world *world, const busq_explore_options *options, busq_e
   actors_begin(world);
   footprints_forget();
   explorer_now.rule = options->reduces ? PAUSE_WHERE_MINDED : PAUSE_EVERYWHERE;
-  if (walk_about(self, result))
+  if (walk_about(self, result)) {
+    explorer_now.watcher = options->watcher;
     do
       result->passes++;
     while (!search_through(self, result));
+  }
   result->words = actors_words();
   actors_end();
   hash_set_clear(&self->seen);

@@ -58,6 +58,7 @@ typedef struct {
   uint32_t walks;         /* random executions before the search, which fill the footprints */
   bool merges;            /* leaves out states seen before */
   bool reduces;           /* leaves out pauses that no actor minds, and orders that can't be distinguished */
+  const busq_explore_watcher *watcher; /* of the search, but not of the walks before it; or NULL */
 } busq_explore_options;
 
 #define BUSQ_EXPLORE_SCHEDULE_BYTES (BUSQ_EXPLORE_DEPTH_MAX * 8)

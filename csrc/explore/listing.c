@@ -8,30 +8,16 @@
 
 #define COLUMN 38
 
-static struct {
-  bool is_used;
-  actor_access access;
-  uint64_t before[2];
-} shown[BUSQ_EXPLORE_ACTORS_MAX];
-
 static void print_in_column(uint32_t index, const char *text)
 {
   const int indent = (int)index * COLUMN;
   printf("%*s%s\n", indent, "", text);
 }
 
-static uint64_t value_at(const actor_access *access, uint32_t half)
-{
-  uint64_t value = 0;
-  const size_t bytes = access->bytes > 8 ? 8 : access->bytes;
-  memcpy(&value, (const char *)(uintptr_t)access->address + 8 * half, bytes);
-  return value;
-}
-
-static void describe_value(const actor_access *access, uint32_t half, uint64_t value, char *text, size_t bytes)
+static void describe_value(const busq_explore_made *made, uint32_t half, uint64_t value, char *text, size_t bytes)
 {
   const busq_world *world = explorer_now.world;
-  world->value(world->context, (const char *)(uintptr_t)access->address + 8 * half, value, text, bytes);
+  world->value(world->context, (const char *)(uintptr_t)made->address + 8 * half, value, text, bytes);
 }
 
 static const char *verb(busq_access access, bool has_changed)
@@ -53,43 +39,29 @@ static const char *verb(busq_access access, bool has_changed)
   }
 }
 
-static void show(uint32_t index)
+static void show(uint32_t index, const busq_explore_made *made)
 {
   const busq_world *world = explorer_now.world;
-  const actor_access *access = &shown[index].access;
   char line[512], place[96], before[96], after[96];
   bool has_changed = false;
-  if (!shown[index].is_used)
+  if (made->access == BUSQ_ACCESS_LOAD && !actors_fight_for(index, made->granule))
     return;
-  shown[index].is_used = false;
-  if (access->access == BUSQ_ACCESS_LOAD && !actors_fight_for(index, access->granule))
-    return;
-  for (uint32_t half = 0; half < access->n_granules; half++)
-    has_changed |= value_at(access, half) != shown[index].before[half];
-  world->name(world->context, (const void *)(uintptr_t)access->address, place, sizeof place);
+  for (uint32_t half = 0; half < made->n_granules; half++)
+    has_changed |= made->after[half] != made->before[half];
+  world->name(world->context, (const void *)(uintptr_t)made->address, place, sizeof place);
   size_t used = (size_t)snprintf(line, sizeof line, "%s %s %s", world->title(world->context, index),
-                                 verb(access->access, has_changed), place);
-  for (uint32_t half = 0; half < access->n_granules; half++) {
-    describe_value(access, half, shown[index].before[half], before, sizeof before);
-    describe_value(access, half, value_at(access, half), after, sizeof after);
-    const bool is_same = value_at(access, half) == shown[index].before[half];
+                                 verb(made->access, has_changed), place);
+  for (uint32_t half = 0; half < made->n_granules; half++) {
+    const bool is_same = made->after[half] == made->before[half];
+    describe_value(made, half, made->before[half], before, sizeof before);
+    describe_value(made, half, made->after[half], after, sizeof after);
     used += (size_t)snprintf(line + used, sizeof line - used, is_same ? "%s%s" : "%s%s -> %s", half ? ", " : ": ",
                              before, after);
   }
   print_in_column(index, line);
 }
 
-static void before_access(const actor_access *access)
-{
-  const uint32_t index = busq_explore_actor();
-  show(index);
-  shown[index].is_used = true;
-  shown[index].access = *access;
-  for (uint32_t half = 0; half < access->n_granules; half++)
-    shown[index].before[half] = value_at(access, half);
-}
-
-static const actors_watcher watcher = {before_access, show};
+static const busq_explore_watcher watcher = {.made = show};
 
 /* ---- following a schedule ---- */
 
@@ -157,7 +129,6 @@ const char *busq_explore_follow(busq_world *world, const char *schedule)
   static const busq_explore_options options = {.preemptions_max = BUSQ_EXPLORE_UNBOUNDED, .reduces = true, .walks = 300,
                                                .faults_max = 1};
   static busq_explore_result ignored;
-  memset(shown, 0, sizeof shown);
   /* A few executions at random, to know which places others mind. */
   busq_explore(world, &options, &ignored);
   actors_begin(world);

@@ -3,6 +3,7 @@
 #define BUSQ_EXPLORE_WORLD_H
 /* A world to explore: its memory, its actors and what they do in a turn.  explore.h describes what a search makes of
  * it. */
+#include "base/atomic.h"
 #include "explore/memory.h"
 
 #define BUSQ_EXPLORE_ACTORS_MAX 8u
@@ -47,6 +48,27 @@ typedef struct {
   const char *(*title)(void *context, uint32_t actor);
   busq_memory memory;
 } busq_world;
+
+/* An access that was made: 8 bytes, or two times 8, before and after it; the upper bytes of a smaller one are zero. */
+typedef struct {
+  busq_access access;
+  uint32_t granule; /* first */
+  uint32_t n_granules;
+  const volatile void *address;
+  size_t bytes;
+  uint64_t before[2];
+  uint64_t after[2];
+} busq_explore_made;
+
+/* An onlooker.  What a search reports is a tree, depth first: a step from depth d leads to depth d + 1, and what was known of that depth
+ * and of deeper ones is over.  All accesses come before the step that they belong to. */
+typedef struct {
+  void (*made)(uint32_t actor, const busq_explore_made *made);
+  /* A search begins, at depth 0.  It begins again where more is found out about what actors mind. */
+  void (*begun)(void);
+  /* `how` as in a schedule: '.' goes on, 'p' has lost patience, 'k' is killed, 's' is stopped. */
+  void (*went)(uint32_t depth, uint32_t actor, char how, uint32_t accesses);
+} busq_explore_watcher;
 
 /* ---- for actors, during a turn ---- */
 

@@ -9,6 +9,7 @@
  *      test_explore_steps --first                   up to the first that fails
  *      test_explore_steps --list                    what there is
  *      test_explore_steps --follow SCENE SCHEDULE   one schedule, aloud
+ *      test_explore_steps --steps SCENE STATES      all that a search of a scene does, up to so many states; see explore/explore_steps.h
  */
 #define CHECK_SECONDS_MAX 900u /* other programs may run on this machine */
 #include "explore/explore_scene.h"
@@ -662,6 +663,35 @@ static int follow(const char *name, const char *schedule)
   return 2;
 }
 
+static const char *judge_nothing(void *context, busq_end end, uint32_t stopped)
+{
+  (void)context;
+  (void)end;
+  (void)stopped;
+  return NULL;
+}
+
+/* A bad end ends no search here: what counts is the first step that the program which follows does not allow. */
+static int write_steps(const char *name, uint64_t states_max)
+{
+  for (uint32_t i = 0; i < N_SCENARIOS; i++) {
+    explore_scenario scene = scenarios[i];
+    if (strcmp(scene.name, name) != 0)
+      continue;
+    scene.preemptions = scene.is_deep ? 1 : scene.preemptions;
+    explore_steps_begin();
+    explore_watcher = &explore_steps;
+    explore_cast(&scene);
+    explore_set_stage(&scene);
+    explore_world.judge = judge_nothing;
+    explore_search(&scene, scene.preemptions ? scene.preemptions : BUSQ_EXPLORE_UNBOUNDED, states_max, &explore_result);
+    explore_strike_stage();
+    return fflush(stdout) == 0 ? 0 : 2;
+  }
+  fprintf(stderr, "no scene is called \"%s\"\n", name);
+  return 2;
+}
+
 /* How far large scenes are searched. */
 typedef struct {
   uint32_t preemptions;
@@ -744,6 +774,10 @@ int main(int n_arguments, char **arguments)
     alarm(0);
   if (strcmp(option, "--follow") == 0 && n_arguments == 4)
     return follow(arguments[2], arguments[3]);
+  if (strcmp(option, "--steps") == 0 && n_arguments == 4) {
+    alarm(0);
+    return write_steps(arguments[2], strtoull(arguments[3], NULL, 10));
+  }
   for (uint32_t i = 0; i < N_SCENARIOS && strcmp(option, "--list") == 0; i++)
     printf("%s%s\n", scenarios[i].name, scenarios[i].is_deep ? " (large)" : "");
   if (strcmp(option, "--list") == 0)

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from busq.lab.proof.follow import Followed, NotASearch, Refusal, follow, scenes_of
 from busq.lab.proof.logic import Action, Mutant, System
 from busq.lab.proof.models import MODELS, VIOLATIONS
 from busq.lab.proof.result import Answer, Counterexample, ProofResult
@@ -25,13 +26,18 @@ __all__ = [
     "Answer",
     "Counterexample",
     "Execution",
+    "Followed",
     "Impossible",
     "Mutant",
     "NoSolver",
+    "NotASearch",
     "ProofResult",
+    "Refusal",
     "Scene",
     "System",
     "Violation",
+    "follow",
     "impossible_actions",
     "prove",
+    "scenes_of",
 ]

@@ -7,11 +7,13 @@
  */
 #include "explore/explore_judge.h"
 #include "explore/explore_names.h"
+#include "explore/explore_steps.h"
 #include "explore/listing.h"
 
 #define EXPLORE_WALKS 300u
 
 static busq_explore_result explore_result;
+static const busq_explore_watcher *explore_watcher; /* of the next search, or NULL */
 
 static void explore_print_logs(void)
 {
@@ -45,7 +47,8 @@ static void explore_search(const explore_scenario *scene, uint32_t preemptions, 
                                         .faults_max = scene->may_die || scene->may_stop,
                                         .walks = EXPLORE_WALKS,
                                         .merges = true,
-                                        .reduces = true};
+                                        .reduces = true,
+                                        .watcher = explore_watcher};
   busq_explore(&explore_world, &options, result);
 }
 
