@@ -8,12 +8,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.json as arrow_json
+
 from busq.trace.dataset import hive_keys
 from busq.trace.field_names import Fields
-from busq.trace.parsed_records import Parsed, build, records_of
+from busq.trace.parsed_records import Block, Parsed, Record, block_of, build, records_of
+from busq.trace.record_blocks import block_in, pieces, text_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, content, decoded
-from busq.trace.values import Bad, name_of
+from busq.trace.values import Bad
 
 __all__ = ["is_log", "read", "records_in", "runs_in"]
 
@@ -66,13 +70,46 @@ def _parsed(line: str) -> Any:
 def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     """Return what stands in a file; OSError."""
     data, cut = content(path)
-    text = decoded(data)
+    text = text_of(data)
     fields, keys = Fields(options), hive_keys(path)
-    lines = text.split("\n")
     parsed = Parsed(path, "an object with a process, a kind and a message")
-    parsed.cut = len(lines) if lines[-1] else 0
+    parsed.cut = text.count(b"\n") + 1 if not text.endswith(b"\n") and text else 0
     parsed.findings += [cut] if cut else []
-    for number, line in _numbered(lines):
+    line = 1
+    for piece in pieces(text):
+        block = _columns(piece, keys, fields, line) or block_of(_records(piece, parsed, keys, fields, line))
+        if block.table.num_rows:
+            parsed.blocks.append(block)
+        line += piece.count(b"\n")
+    return parsed
+
+
+def _columns(piece: bytes, keys: Mapping[str, str], fields: Fields, line: int) -> Block | None:
+    """Return lines as columns, the first of this number; None where they have to be read one by one."""
+    schema: pa.Schema | None = None
+    for _ in range(2):
+        try:
+            table = arrow_json.read_json(
+                pa.py_buffer(piece),
+                arrow_json.ReadOptions(block_size=max(1 << 20, 2 * len(piece))),
+                arrow_json.ParseOptions(explicit_schema=schema),
+            )
+        except (pa.ArrowException, UnicodeDecodeError):
+            return None
+        if not any(pa.types.is_timestamp(each.type) for each in table.schema):
+            break
+        # Text that looks like a time: as it is, for a name may.
+        kinds = [(each.name, pa.string() if pa.types.is_timestamp(each.type) else each.type) for each in table.schema]
+        schema = pa.schema(kinds)
+    if table.num_rows != piece.count(b"\n") + (not piece.endswith(b"\n")):
+        return None
+    return block_in(table, keys, fields, line)
+
+
+def _records(piece: bytes, parsed: Parsed, keys: Mapping[str, str], fields: Fields, first: int) -> list[Record]:
+    """Return the events in lines, the first of this number; what means nothing is added to what was parsed."""
+    records: list[Record] = []
+    for number, line in _numbered(piece.decode().split("\n"), first):
         try:
             raw = json.loads(line)
             if not isinstance(raw, dict):
@@ -80,33 +117,25 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
             if _HALF.search(line):
                 json.dumps(raw, ensure_ascii=False).encode()
             if number > 1 or fields.values(raw):  # unless it is a heading
-                parsed.records += records_of(keys | raw, fields, path, number)
+                records += records_of({**keys, **raw}, fields, parsed.path, number)
         except Bad as error:
             parsed.bad.append(BadLine(number, line, str(error)))
         except UnicodeEncodeError:
             parsed.bad.append(BadLine(number, line, "text that is no Unicode"))
         except (ValueError, RecursionError) as error:
             parsed.bad.append(BadLine(number, line, f"no JSON: {error}"))
-    return parsed
+    return records
 
 
 def runs_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
     """Return the runs in a file, each with its processes, as far as its lines can be read; OSError."""
-    fields, keys = Fields(options), hive_keys(path)
-    runs: dict[str, set[str]] = {}
-    for _, line in _numbered(decoded(content(path)[0]).split("\n")):
-        raw = _parsed(line)
-        values = fields.values(keys | raw) if isinstance(raw, dict) else {}
-        process = values.get("process") if values.get("process") is not None else values.get("sender")
-        if process is not None:
-            runs.setdefault(name_of(values.get("run")), set()).add(name_of(process))
-    return list(runs.items())
+    return records_in(path, options).runs()
 
 
-def _numbered(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    return ((number, line.strip()) for number, line in enumerate(lines, 1) if line.strip())
+def _numbered(lines: Sequence[str], first: int) -> Iterator[tuple[int, str]]:
+    return ((number, line.strip()) for number, line in enumerate(lines, first) if line.strip())
 
 
 def read(source: Source, columns: Sequence[str] | None = None) -> Run:
-    """Read one run; TraceError if it has no event, OSError.  Cost: about 20 us per event."""
+    """Read one run; TraceError if it has no event, OSError.  Cost: about 2 us per event, 20 in odd lines."""
     return build(source, [records_in(path, source.options) for path in source.paths], columns)

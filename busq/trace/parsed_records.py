@@ -1,34 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events read as records, one at a time: what NDJSON and CSV have in common.
+"""Events read as records: what NDJSON and CSV have in common.
 
-A record may mean nothing, and then its line is reported and left out; so records are parsed one by one.  The events of
-all files then become columns, and are mapped as those of tables are (`busq.trace.mapping`).
+A record may mean nothing, and then its line is reported and left out; so records can be parsed one by one.  Most blocks
+of a file have no such line, and none with clocks: `busq.trace.record_blocks` reads these column by column.  The events
+of all files are then mapped as those of tables are (`busq.trace.mapping`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.events import Events
-from busq.trace.field_names import Fields
+from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.mapping import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
-from busq.trace.values import SECOND, Bad, clock_of, name_of, names_in, nanoseconds, whole
+from busq.trace.values import SECOND, Bad, clock_of, is_whole, name_of, names_in, nanoseconds, unit_of, whole
 
-__all__ = ["Parsed", "Record", "build", "records_of", "sample"]
+__all__ = [
+    "BLOCK",
+    "BY_SIZE",
+    "NANOSECONDS",
+    "Block",
+    "Parsed",
+    "Record",
+    "block_of",
+    "build",
+    "kind_in",
+    "records_of",
+    "sample",
+]
 
 _OF_MESSAGES = frozenset({Kind.SEND, Kind.DELIVER, Kind.REDELIVER})
 _NUMBERS = ("time_ns", "commit_ns", "end_ns", "stamp")
+
+# How a time counts: nanoseconds, or a unit that the greatest of the run shows; small ones nanoseconds, or seconds.
+NANOSECONDS, BY_SIZE, BY_SIZE_OR_SECONDS = range(3)
+
+_TEXTS = ("process", "message", "sender", "label", "run", "unknown", "nameless")
+BLOCK = pa.schema(
+    [
+        *((name, pa.string()) for name in _TEXTS),
+        ("kind", pa.int8()),
+        ("position", pa.int64()),
+        ("line", pa.int64()),
+        ("counts", pa.int8()),
+        *((name, pa.int64()) for name in _NUMBERS),
+        ("destinations", pa.list_(pa.string())),
+        ("is_row", pa.bool_()),
+    ]
+)
 
 
 @dataclass
@@ -73,14 +104,13 @@ def _of_message(
     message = name_of(values.get("message")) or f"{stem(path)}:{line}"
     run = name_of(values.get("run"))
     when = "sent" if values.get("sent") not in (None, "") else "time_ns"
-    sent = nanoseconds(values.get(when), fields.plan(raw).get(when, ""), SECOND)
-    times = {} if sent is None else {"time_ns": sent}
+    times = _time(values.get(when), fields.plan(raw).get(when, ""), BY_SIZE_OR_SECONDS)
     records = [Record(path, line, sender, Kind.SEND, message, to, "", None, None, run, times, is_row=True)]
     received = values.get("received")
     each = received if isinstance(received, list) and len(received) == len(to) else [received] * len(to)
     for receiver, time in zip(to, each, strict=True):
         if time not in (None, ""):
-            there = {"time_ns": nanoseconds(time, fields.plan(raw).get("received", ""), SECOND)}
+            there = _time(time, fields.plan(raw).get("received", ""), BY_SIZE_OR_SECONDS)
             records.append(
                 Record(path, line, receiver, Kind.DELIVER, message, None, sender, None, None, run, there, is_row=True)
             )
@@ -90,7 +120,7 @@ def _of_message(
 def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Record:
     """Return the event in a record; Bad if there is none."""
     values = fields.values(raw)
-    kind, text = _kind(raw, fields)
+    kind, text = kind_in(fields.kinds(raw), fields)
     process = name_of(values.get("process"))
     if not process and kind in _OF_MESSAGES:  # then it is the sender, or the receiver
         process = name_of(values.get("sender" if kind == Kind.SEND else "destinations"))
@@ -107,7 +137,7 @@ def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Reco
         nameless, kind = text or kind.name.lower(), Kind.LOCAL
     label = values.get("label")
     others = {
-        "time_ns": nanoseconds(values.get("time_ns"), fields.plan(raw).get("time_ns", "")),
+        **_time(values.get("time_ns"), fields.plan(raw).get("time_ns", ""), BY_SIZE),
         "commit_ns": whole(values.get("commit_ns"), "commit_ns"),
         "end_ns": whole(values.get("end_ns"), "end_ns"),
         "stamp": whole(values.get("stamp"), "stamp"),
@@ -130,10 +160,18 @@ def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Reco
     )
 
 
-def _kind(raw: Mapping[str, Any], fields: Fields) -> tuple[Kind, str]:
-    """Return the kind of an event, and its text if it has no kind."""
+def _time(value: Any, called: str, counts: int) -> dict[str, int]:
+    """Return a time, and how it counts: whole numbers do as others of the run show, unless their name has the unit."""
+    if counts_nanoseconds(called) or not is_whole(value):
+        time = nanoseconds(value, called)
+        return {} if time is None else {"time_ns": time}
+    return {"time_ns": int(value), "counts": counts}
+
+
+def kind_in(values: Iterable[Any], fields: Fields) -> tuple[Kind, str]:
+    """Return the kind of an event, of what may be one, and its text if it has no kind; Bad if there is nothing."""
     texts = []
-    for value in fields.kinds(raw):
+    for value in values:
         if value in (None, ""):
             continue
         if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit()):
@@ -153,23 +191,84 @@ def _kind(raw: Mapping[str, Any], fields: Fields) -> tuple[Kind, str]:
 
 
 @dataclass
+class Block:
+    """The events of some lines, as columns: those of `Events`, and `run`, `line`, `is_row`, `counts`, `unknown` and
+    `nameless` as in a `Record`; `clocks` has a clock or None for each, if there are any."""
+
+    table: pa.Table
+    clocks: list[Any] | None = None
+
+
+@dataclass
 class Parsed:
     """The content of a file: its events, the lines that are none, and every other fault of it."""
 
     path: str
     expected: str  # of a line
-    records: list[Record] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
     cut: int = 0  # the last line, if it has no end
     findings: list[Finding] = field(default_factory=list)
 
+    def runs(self) -> list[tuple[str, set[str]]]:
+        """Return the runs in it, each with its processes."""
+        found: dict[str, set[str]] = {}
+        for block in self.blocks:
+            pairs = block.table.select(["run", "process"]).group_by(["run", "process"], use_threads=False).aggregate([])
+            for run, process in zip(*(pairs[name].to_pylist() for name in ("run", "process")), strict=True):
+                found.setdefault(run, set()).add(process)
+        return list(found.items())
+
+    def of_run(self, source: Source, place: int) -> list[tuple[Block, Any]]:
+        """Return its events of a run, and the place of the file for each of them."""
+        blocks = []
+        for block in self.blocks:
+            table, clocks = block.table, block.clocks
+            if source.tells_runs:
+                mine = pc.equal(table["run"], source.trace)
+                table = table.filter(mine)
+                clocks = (
+                    [clock for clock, is_mine in zip(clocks, mine.to_pylist(), strict=True) if is_mine]
+                    if clocks
+                    else None
+                )
+            if table.num_rows:
+                blocks.append((Block(table, clocks), np.full(table.num_rows, place)))
+        return blocks
+
+
+def block_of(records: Sequence[Record]) -> Block:
+    """Return records as columns."""
+    words = {
+        "process": [record.process for record in records],
+        "message": [record.message or None for record in records],
+        "sender": [record.sender or None for record in records],
+        "label": [record.others.get("label") for record in records],
+        "run": [record.run for record in records],
+        "unknown": [record.unknown or None for record in records],
+        "nameless": [record.nameless or None for record in records],
+    }
+    numbers = {
+        "kind": [int(record.kind) for record in records],
+        "position": [record.position for record in records],
+        "line": [record.line for record in records],
+        "counts": [record.others.get("counts", NANOSECONDS) for record in records],
+        **{name: [record.others.get(name) for record in records] for name in _NUMBERS},
+    }
+    others = {
+        "destinations": [record.destinations for record in records],
+        "is_row": [record.is_row for record in records],
+    }
+    clocks = [record.clock for record in records]
+    table = pa.table({**words, **numbers, **others}, schema=BLOCK)
+    return Block(table, clocks if any(clock is not None for clock in clocks) else None)
+
 
 def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | None) -> Run:
     """Make a run of the content of its files; TraceError if there is no event."""
-    places = {path: place for place, path in enumerate(source.paths)}
-    records = [r for each in parsed for r in each.records if not source.tells_runs or r.run == source.trace]
+    blocks = [block for place, each in enumerate(parsed) for block in each.of_run(source, place)]
     findings = [*source.findings, *(finding for each in parsed for finding in each.findings)]
-    if not records:
+    if not blocks:
         findings += [
             finding for each in parsed for finding in by_host(each.path, each.bad, {}, each.expected, each.cut)
         ]
@@ -177,67 +276,78 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
         raise TraceError(
             f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}: {reason}".rstrip(": ")
         )
-    findings += _unknown(records)
-    rows, processes = named(source, _events(records, places))
+    table = pa.concat_tables([block.table for block, _ in blocks]).combine_chunks()
+    file = np.concatenate([places for _, places in blocks])
+    clocks = [clock for block, _ in blocks for clock in block.clocks or [None] * block.table.num_rows]
+    has_clocks = any(block.clocks for block, _ in blocks)
+    findings += _unknown(source, table, file, has_clocks=has_clocks)
+    rows, processes = named(source, _events(table, file, clocks if has_clocks else None))
     for each in parsed:
         findings += by_host(each.path, each.bad, processes.called, each.expected, each.cut)
     return mapped(source, rows, processes, findings, columns)
 
 
-def _events(records: Sequence[Record], places: Mapping[str, int]) -> Events:
-    """Return records as columns."""
-    names = pa.string()
-    columns = {
-        "process": pa.array([record.process for record in records], names),
-        "kind": pa.array([int(record.kind) for record in records], pa.int8()),
-        "message": pa.array([record.message or None for record in records], names),
-        "destinations": pa.array([record.destinations for record in records], pa.list_(names)),
-        "sender": pa.array([record.sender or None for record in records], names),
-        "position": pa.array([record.position for record in records], pa.int64()),
-        **{name: pa.array([record.others.get(name) for record in records], pa.int64()) for name in _NUMBERS},
-        "label": pa.array([record.others.get("label") for record in records], names),
-    }
-    nameless: dict[str, int] = {}
-    for record in records:
-        if record.nameless:
-            nameless[record.nameless] = nameless.get(record.nameless, 0) + 1
-    clocks = [record.clock for record in records]
+def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:
+    names = ("process", "kind", "message", "destinations", "sender", "position", *_NUMBERS, "label")
+    columns = {name: table[name].combine_chunks() for name in names}
+    columns["time_ns"] = _in_nanoseconds(columns["time_ns"], table["counts"].combine_chunks())
+    nameless = table["nameless"].drop_null().value_counts().to_pylist()
     return Events(
         columns=columns,
-        file=np.array([places[record.path] for record in records]),
-        line=np.array([record.line for record in records]),
-        of_messages=np.array([record.is_row for record in records], bool),
+        file=file,
+        line=table["line"].to_numpy(),
+        of_messages=table["is_row"].to_numpy(),
         are_lines=True,
-        clocks=clocks if any(clock is not None for clock in clocks) else None,
-        nameless=nameless,
+        clocks=clocks,
+        nameless={each["values"]: each["counts"] for each in nameless},
     )
+
+
+def _in_nanoseconds(times: Any, counts: Any) -> Any:
+    """Return times of a run in nanoseconds: its whole numbers count one unit, which the greatest shows."""
+    for how, small in ((BY_SIZE, 1), (BY_SIZE_OR_SECONDS, SECOND)):
+        its = pc.equal(counts, how)
+        greatest = pc.max(pc.abs(times.filter(its))).as_py()
+        if greatest is not None and (unit := unit_of(greatest, small)) != 1:
+            if greatest * unit >= 1 << 63:
+                raise TraceError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
+            times = pc.if_else(its, pc.multiply_checked(pc.if_else(its, times, 0), unit), times)
+    return times
 
 
 def sample(parsed: Parsed) -> Sample | None:
     """Return a sample of the events of a file: by position, by their own clocks, or else by what was sent."""
-    its: Sequence[Record] = parsed.records
-    if its and all(record.position is not None for record in its):
-        keys = [str(record.position) for record in its]
-    elif its and all(isinstance(record.clock, dict) for record in its):
-        keys = [str(record.clock.get(record.process, 0)) for record in its if isinstance(record.clock, dict)]
-    else:
-        its = [record for record in its if record.kind == Kind.SEND]
-        keys = [record.message for record in its]
-    if not its:
+    if not parsed.blocks:
         return None
-    return sample_of(pa.array([record.process for record in its]), pa.array(keys), rows=len(its))
+    table = pa.concat_tables([block.table for block in parsed.blocks])
+    clocks = [clock for block in parsed.blocks for clock in block.clocks or ()]
+    if not table["position"].null_count:
+        keys = table["position"].cast(pa.string())
+    elif len(clocks) == table.num_rows and all(isinstance(clock, dict) for clock in clocks):
+        processes = table["process"].to_pylist()
+        keys = pa.array([str(clock.get(process, 0)) for clock, process in zip(clocks, processes, strict=True)])
+    else:
+        table = table.filter(pc.equal(table["kind"], int(Kind.SEND)))
+        keys = pc.fill_null(table["message"], "")
+    return sample_of(table["process"], keys, rows=table.num_rows) if table.num_rows else None
 
 
-def _unknown(records: Sequence[Record]) -> Iterator[Finding]:
+def _unknown(source: Source, table: pa.Table, file: Any, *, has_clocks: bool) -> Iterator[Finding]:
     """Report events that may have been sends or deliveries."""
-    chosen = [record for record in records if record.unknown and (record.message or record.destinations)]
-    if not chosen and not any(record.kind != Kind.LOCAL or record.clock is not None for record in records):
-        chosen = [record for record in records if record.unknown]
-    if chosen:
-        first = chosen[0]
-        words = ", ".join(repr(word[:40]) for word in list(dict.fromkeys(record.unknown for record in chosen))[:3])
+    is_unknown = pc.is_valid(table["unknown"])
+    has_more = pc.or_(
+        pc.is_valid(table["message"]), pc.greater(pc.fill_null(pc.list_value_length(table["destinations"]), 0), 0)
+    )
+    chosen = pc.and_(is_unknown, has_more)
+    if not pc.any(chosen).as_py() and not has_clocks and pc.all(pc.equal(table["kind"], int(Kind.LOCAL))).as_py():
+        chosen = is_unknown
+    if pc.any(chosen).as_py():
+        first = pc.index(chosen, True).as_py()
+        path, line = source.paths[file[first]], table["line"][first].as_py()
+        found = pc.unique(table["unknown"].filter(chosen)).to_pylist()
+        words = ", ".join(repr(word[:40]) for word in list(dict.fromkeys(found))[:3])
         text = (
-            f"{first.path}:{first.line}: no kind of event is called {words}: expected send, deliver or the like;"
+            f"{path}:{line}: no kind of event is called {words}: expected send, deliver or the like;"
             " they count as local events"
         )
-        yield Finding("unknown-event", text, len(chosen), first.path, first.line, is_error=False)
+        yield Finding("unknown-event", text, pc.sum(chosen).as_py(), path, line, is_error=False)

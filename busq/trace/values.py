@@ -12,7 +12,18 @@ from typing import Any
 
 from busq.trace.field_names import counts_nanoseconds
 
-__all__ = ["SECOND", "Bad", "clock_of", "list_of_text", "name_of", "names_in", "nanoseconds", "unit_of", "whole"]
+__all__ = [
+    "SECOND",
+    "Bad",
+    "clock_of",
+    "is_whole",
+    "list_of_text",
+    "name_of",
+    "names_in",
+    "nanoseconds",
+    "unit_of",
+    "whole",
+]
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _NUMBER = re.compile(r"-?\d{1,19}")
@@ -59,6 +70,15 @@ def whole(value: Any, name: str) -> int | None:
 def nanoseconds(value: Any, called: str, small: int = 1) -> int | None:
     """Return a time; a field whose name ends in ns holds nanoseconds, and a `small` number counts so many of them."""
     return whole(value, "time") if counts_nanoseconds(called) else _time(value, small)
+
+
+def is_whole(value: Any) -> bool:
+    """Return whether a time is a whole number, whose size shows its unit.
+
+    >>> is_whole("1700000000"), is_whole(17.5), is_whole("2026-01-01")
+    (True, False, False)
+    """
+    return value is not None and bool(_NUMBER.fullmatch(str(value))) and abs(int(value)) <= _NUMBER_MAX
 
 
 def unit_of(size: int, small: int = 1) -> int:
