@@ -6,7 +6,9 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -91,7 +93,22 @@ def run(*arguments: str) -> object:
     return CliRunner().invoke(commands, arguments, prog_name="busq")
 
 
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "proofs.md"
+
+
+def invariants_of_the_page() -> dict[str, list[str]]:
+    """The invariants of "Why it is right", and the mutants that stand beside each."""
+    section = PAGE.read_text().partition("\n## Why it is right\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")][1:]
+    return {name.strip(): re.findall("`(.*?)`", mutants) for name, _, mutants in rows}
+
+
 # ---- the models ----
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="needs the documentation, which is not part of an installation")
+def test_the_page_has_every_invariant_of_the_multicast() -> None:
+    assert set(invariants_of_the_page()) == set(MODELS["multicast"].invariants)
 
 
 @needs_z3
@@ -109,6 +126,10 @@ def test_a_rule_that_is_broken_breaks_what_it_is_there_for(system: System, mutan
     result = prove(system, mutant=mutant, explain=False)
     broken = {(answer.step, answer.claim) for answer in result.answers if answer.verdict == "broken"}
     assert REASONS[mutant.name] in broken
+    if system.name == "multicast" and PAGE.exists():
+        assert {claim for _, claim in broken} == {
+            claim for claim, names in invariants_of_the_page().items() if mutant.name in names
+        }
 
 
 @needs_z3
