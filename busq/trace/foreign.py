@@ -36,6 +36,9 @@ _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
 
 
+_LINE = "\0line"  # no column of a file is called that
+
+
 class NeedsNames(Exception):
     """Raised where processes or messages are not numbered as busq numbers them: they have to be mapped."""
 
@@ -99,6 +102,15 @@ def sample(path: str, file: pq.ParquetFile, options: Mapping[str, str], rows: in
 # ---- a run ----
 
 
+@dataclass(frozen=True)
+class _Counts:
+    """What whole numbers count as times: `small` is the unit of those that are too small for times since 1970;
+    `greatest`, by column, the greatest of the run."""
+
+    small: int
+    greatest: Mapping[str, int]
+
+
 @dataclass
 class _Rows:
     """Rows of all files of a run: fields by name, as Arrow columns, and the file and line of each row."""
@@ -130,12 +142,13 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 
 def _rows(source: Source, findings: list[Finding]) -> _Rows:
     fields = Fields(source.options)
+    greatest = _greatest(source, fields)
     tables, files, lines = [], [], []
     shapes = set()
     for number, path in enumerate(source.paths):
         try:
             with parquet_file(path) as file:
-                table, its_lines, are_messages = _of_file(path, file, fields, source)
+                table, its_lines, are_messages = _of_file(path, file, fields, source, greatest)
         except TraceError:
             raise
         except BROKEN as error:
@@ -182,20 +195,61 @@ def _recast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pc.cast(table[name], kind))
 
 
-def _of_file(path: str, file: pq.ParquetFile, fields: Fields, source: Source) -> tuple[pa.Table, Any, bool]:
+def _greatest(source: Source, fields: Fields) -> dict[str, int]:
+    """Return the greatest whole numbers that count times, by column: the unit is that of a run, not of a file."""
+    greatest: dict[str, int] = {}
+    for path in source.paths:
+        try:
+            with parquet_file(path) as file:
+                schema = file.schema_arrow
+                there = fields.expressions([*schema.names, *hive_keys(path)])
+                columns = set(_whole_times(there, schema))
+                if not columns:
+                    continue
+                run = there["run"].roots(schema.names) if "run" in there else []
+                table = _of_run(_with_keys(file.read(columns=sorted({*columns, *run})), path), there, source)
+        except BROKEN:
+            continue  # reading the run reports it
+        for name in columns:
+            column = _plain(table[name])
+            ends = pc.min_max(column).as_py()
+            greatest[name] = max(abs(ends["min"] or 0), abs(ends["max"] or 0), greatest.get(name, 0))
+    return greatest
+
+
+def _whole_times(there: Mapping[str, Expression], schema: pa.Schema) -> Iterator[str]:
+    """Give the columns of whole numbers that count times in a unit that their size shows."""
+    for name, expression in there.items():
+        for each in expression.choices if expression.kind == "choice" else [expression]:
+            if name in _TIMES and each.text in schema.names and not counts_nanoseconds(each.text):
+                kind = schema.field(each.text).type
+                kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                if pa.types.is_integer(kind):
+                    yield each.text
+
+
+def _of_run(table: pa.Table, there: Mapping[str, Expression], source: Source) -> pa.Table:
+    """Return the rows of a run, where a column names several."""
+    if not source.tells_runs or "run" not in there:
+        return table
+    return table.filter(pc.equal(pc.fill_null(_text(there["run"].column(table)), ""), source.trace))
+
+
+def _of_file(
+    path: str, file: pq.ParquetFile, fields: Fields, source: Source, greatest: Mapping[str, int]
+) -> tuple[pa.Table, Any, bool]:
     """Read the fields of a file, with the types that they need, and the numbers of its rows."""
     names = file.schema_arrow.names
     there = fields.expressions([*names, *hive_keys(path)])
     roots = {root for each in there.values() for root in each.roots(names)}
     table = _with_keys(file.read(columns=sorted(roots)), path)
-    line = count_from(1, table.num_rows)
-    if source.tells_runs and "run" in there:
-        text = _text(there["run"].column(table))
-        mine = pc.equal(pc.fill_null(text, ""), source.trace)
-        table, line = table.filter(mine), line.filter(mine)
+    numbered = table.append_column(_LINE, count_from(1, table.num_rows))
+    table = _of_run(numbered, there, source)
+    line, table = table[_LINE].combine_chunks(), table.drop_columns([_LINE])
     are_messages = fields.are_messages(there)
     small = SECOND if are_messages else 1
-    columns = {name: _typed(name, each, table, fields, path, small) for name, each in there.items() if name in _READ}
+    counts = _Counts(small, greatest)
+    columns = {name: _typed(name, each, table, fields, path, counts) for name, each in there.items() if name in _READ}
     if not are_messages and pa.types.is_string(columns["message"].type):
         columns["message"] = pc.dictionary_encode(columns["message"])  # every delivery repeats a name
     return pa.table(columns), line, are_messages
@@ -212,11 +266,11 @@ def _with_keys(table: pa.Table, path: str) -> pa.Table:
     return table
 
 
-def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str, small: int) -> Any:
+def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str, counts: _Counts) -> Any:
     try:
         if name in _TIMES and each.kind == "choice":  # each of them may count another unit
             there = [one for one in each.choices if one.is_in(table.column_names)]
-            times = [_typed(name, one, table, fields, path, small) for one in there]
+            times = [_typed(name, one, table, fields, path, counts) for one in there]
             return pc.coalesce(*(time.cast(pa.int64()) for time in times))
         column = each.column(table)
         if isinstance(column, pa.ChunkedArray):
@@ -226,7 +280,7 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
         if name == "kind":
             return _kinds(column, fields)
         if name in _TIMES:
-            return _times(column, each.text, small)
+            return _times(column, each.text, counts)
         if name in _WHOLE:
             return pc.cast(_plain(column), pa.int64())
         if name == "label":
@@ -308,11 +362,9 @@ def _kinds(column: Any, fields: Fields) -> Any:
     return table.take(encoded.indices)
 
 
-def _times(column: Any, called: str, small: int) -> Any:
-    """Return times in nanoseconds: whole numbers by their size, unless their name has the unit; fractions are seconds.
-
-    `small` is the unit of numbers that are too small for times since 1970.
-    """
+def _times(column: Any, called: str, counts: _Counts) -> Any:
+    """Return times in nanoseconds: whole numbers by the greatest of the run, unless their name has the unit; fractions
+    are seconds."""
     plain = _plain(column)
     kind = plain.type
     if pa.types.is_timestamp(kind):
@@ -321,13 +373,16 @@ def _times(column: Any, called: str, small: int) -> Any:
         whole = pc.cast(plain, pa.int64())
         if counts_nanoseconds(called):
             return whole
-        return pc.multiply_checked(whole, unit_of(abs(pc.max(pc.abs(whole)).as_py() or 0), small))
+        greatest = counts.greatest.get(called)
+        if greatest is None:  # of something else than a column
+            greatest = abs(pc.max(pc.abs(whole)).as_py() or 0)
+        return pc.multiply_checked(whole, unit_of(greatest, counts.small))
     if pa.types.is_floating(kind):
         return pc.cast(pc.round(pc.multiply(plain, 1e9)), pa.int64())
     if pa.types.is_decimal(kind):
-        return _times(pc.cast(plain, pa.float64()), called, small)
+        return _times(pc.cast(plain, pa.float64()), called, counts)
     text = pc.dictionary_encode(_text(plain))
-    times = [nanoseconds(word, called, small) for word in text.dictionary.to_pylist()]
+    times = [nanoseconds(word, called, counts.small) for word in text.dictionary.to_pylist()]
     return pa.array(times, pa.int64()).take(text.indices)
 
 

@@ -76,7 +76,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             schema = file.schema_arrow
         alike.setdefault(f"{sorted(hive_keys(head.path).items())} {schema}", []).append(head)
         nanoseconds |= {each.name for each in schema if each.type in (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))}
-    frames, are_numbers = [], True
+    groups = []
     for its in alike.values():
         keys = hive_keys(its[0].path)
         there = fields.expressions([*its[0].columns, *keys])
@@ -87,7 +87,11 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         if "clock" in there:
             raise InMemory("there are vector clocks")
         at = [places.on_spark(head.path) for head in its]
-        frame, has_numbers = _named(spark, at, there, keys, fields, source, nanoseconds)
+        groups.append((_opened(spark, at, keys, there, source), there))
+    greatest = _greatest(groups, nanoseconds)
+    frames, are_numbers = [], True
+    for opened, there in groups:
+        frame, has_numbers = _named(opened, there, fields, nanoseconds, greatest)
         frames.append(frame)
         are_numbers = are_numbers and has_numbers
     events = reduce(DataFrame.unionByName, frames)
@@ -110,27 +114,74 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
     return Mapped(_numbered(events, indices, _hash(key, _seed(events, key, source))), processes, tells_senders)
 
 
-def _named(
+def _opened(
     spark: SparkSession,
     paths: Sequence[str],
-    there: Mapping[str, Expression],
     keys: Mapping[str, str],
-    fields: Fields,
+    there: Mapping[str, Expression],
     source: Source,
-    nanoseconds: Container[str],
-) -> tuple[DataFrame, bool]:
-    """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
-    another type than these."""
+) -> DataFrame:
+    """Return the rows of a run in files that are alike."""
     frame = spark.read.parquet(*paths)
     for key, value in keys.items():
         frame = frame if key in frame.columns else frame.withColumn(key, F.lit(value))
+    if source.tells_runs and "run" in there:
+        run = column_of(there["run"], frame).cast("string")
+        frame = frame.where(F.coalesce(run, F.lit("")) == source.trace)
+    return frame
+
+
+def _greatest(
+    groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanoseconds: Container[str]
+) -> dict[str, int]:
+    """Return the greatest of the whole numbers that count times, by column: the unit is that of a run, not of a file.
+
+    Cost: a pass over these columns, if there are any.
+    """
+    greatest: dict[str, int] = {}
+    for frame, there in groups:
+        chosen = {each.text: column_of(each, frame) for name in _TIMES for each in _choices(frame, name, there)}
+        kinds = frame.select(*(column.alias(text) for text, column in chosen.items())).schema
+        whole = [
+            text
+            for (text, column), kind in zip(chosen.items(), kinds, strict=True)
+            if _counts_by_size(text, kind.dataType, nanoseconds)
+        ]
+        if not whole:
+            continue
+        ends = [F.max(F.abs(chosen[text].cast("decimal(20, 0)"))).cast("string") for text in whole]
+        found = frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(ends))).collect()[0]
+        for text, value in zip(whole, found, strict=True):
+            greatest[text] = max(int(value or 0), greatest.get(text, 0))
+    return greatest
+
+
+def _choices(frame: DataFrame, name: str, there: Mapping[str, Expression]) -> list[Expression]:
+    """Return where the values of a field stand in a frame, the first first."""
+    if name not in there:
+        return []
+    each = there[name]
+    return [one for one in each.choices if one.is_in(frame.columns)] if each.kind == "choice" else [each]
+
+
+def _counts_by_size(text: str, kind: T.DataType, nanoseconds: Container[str]) -> bool:
+    return isinstance(kind, T.IntegralType) and not counts_nanoseconds(text) and text not in nanoseconds
+
+
+def _named(
+    frame: DataFrame,
+    there: Mapping[str, Expression],
+    fields: Fields,
+    nanoseconds: Container[str],
+    greatest: Mapping[str, int],
+) -> tuple[DataFrame, bool]:
+    """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
+    another type than these."""
     columns = {name: column_of(each, frame) for name, each in there.items() if name not in _TIMES}
     kinds = {field.name: field.dataType for field in frame.select(*(c.alias(n) for n, c in columns.items())).schema}
     lists = kinds["destinations"]
     item = lists.elementType if isinstance(lists, T.ArrayType) else T.NullType()
     _check_types(kinds | {"destinations": item})
-    if source.tells_runs and "run" in columns:
-        frame = frame.where(F.coalesce(columns["run"].cast("string"), F.lit("")) == source.trace)
     to = columns["destinations"].cast("array<string>")
     chosen = [
         _name(columns["process"]).alias("process"),
@@ -139,7 +190,7 @@ def _named(
         _name(columns["message"]).alias("message"),
         F.filter(to, lambda name: name != "").alias("destinations"),
         _name(columns.get("sender", F.lit(None))).alias("sender"),
-        *(_time(frame, name, there, nanoseconds) for name in ("stamp", *_TIMES)),
+        *(_time(frame, name, there, nanoseconds, greatest) for name in ("stamp", *_TIMES)),
         (columns["label"] if "label" in columns else columns["message"]).cast("string").alias("label"),
     ]
     named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
@@ -196,16 +247,23 @@ def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     return F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND)).cast("tinyint")
 
 
-def _time(frame: DataFrame, name: str, there: Mapping[str, Expression], nanoseconds: Container[str]) -> Column:
+def _time(
+    frame: DataFrame,
+    name: str,
+    there: Mapping[str, Expression],
+    nanoseconds: Container[str],
+    greatest: Mapping[str, int],
+) -> Column:
     """Return a time in nanoseconds, or a stamp; InMemory for a type that only `busq.trace` reads."""
     if name not in there:
         return F.lit(None).cast("bigint").alias(name)
-    each = there[name]
-    choices = [one for one in each.choices if one.is_in(frame.columns)] if each.kind == "choice" else [each]
-    return F.coalesce(*(_whole(frame, name, one, nanoseconds) for one in choices)).alias(name)
+    choices = _choices(frame, name, there)
+    return F.coalesce(*(_whole(frame, name, one, nanoseconds, greatest) for one in choices)).alias(name)
 
 
-def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str]) -> Column:
+def _whole(
+    frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str], greatest: Mapping[str, int]
+) -> Column:
     column = column_of(each, frame)
     kind = frame.select(column.alias(name)).schema[name].dataType
     time = bad_rows.nanoseconds(column, kind)
@@ -216,10 +274,9 @@ def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container
     if not isinstance(kind, (T.IntegralType, T.NullType)):
         raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
     whole = column.cast("bigint")
-    if name == "stamp" or counts_nanoseconds(each.text) or each.text in nanoseconds:
+    if name == "stamp" or not _counts_by_size(each.text, kind, nanoseconds):
         return whole
-    largest = frame.agg(F.max(F.abs(whole)).alias("largest")).collect()[0]["largest"]
-    return whole * F.lit(unit_of(largest or 0))
+    return whole * F.lit(unit_of(greatest.get(each.text, 0)))
 
 
 def _processes(events: DataFrame, source: Source, *, are_numbers: bool) -> tuple[tuple[str, ...], Column]:
