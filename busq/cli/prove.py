@@ -15,7 +15,7 @@ from rich.text import Text
 
 from busq._util.humanize import rounded
 from busq.cli import show
-from busq.cli.base import JSON, Refusal, examples, print_json
+from busq.cli.base import JSON, Refusal, check_picture, examples, print_json, wrote
 from busq.lab.proof import (
     MODELS,
     SOLVERS,
@@ -38,7 +38,7 @@ __all__ = ["prove"]
     epilog=examples(
         "busq prove --list",
         "busq prove",
-        "busq prove multicast --mutant seal-at-max",
+        "busq prove multicast --mutant seal-at-max --diagram sealed.svg",
         "busq prove --mutants",
         "busq prove --solver cvc5",
         "busq prove --code build/c/test_explore_steps",
@@ -47,6 +47,13 @@ __all__ = ["prove"]
 @click.argument("model", type=click.Choice(list(MODELS)), required=False)
 @click.option("--list", "lists", is_flag=True, help="List the models, what each promises, and its mutants.")
 @click.option("--mutant", "mutant_name", metavar="NAME", help="Break this rule of MODEL, and show what is lost by it.")
+@click.option(
+    "--diagram",
+    "picture",
+    metavar="FILE",
+    callback=check_picture,
+    help="With --mutant: draw a counterexample to induction here, as busq diagram does: .svg, .png or .pdf.",
+)
 @click.option("--mutants", "all_mutants", is_flag=True, help="Break every rule in turn; each one has to be needed.")
 @click.option("--solver", type=click.Choice(SOLVERS), default="z3", show_default=True, help="What answers.")
 @click.option(
@@ -75,6 +82,7 @@ def prove(
     model: str | None,
     lists: bool,
     mutant_name: str | None,
+    picture: str | None,
     all_mutants: bool,
     code: Path | None,
     scene: str | None,
@@ -104,13 +112,15 @@ def prove(
         raise Refusal("--list, --mutant and --mutants exclude each other")
     if mutant_name is not None and model is None:
         raise Refusal("--mutant needs a MODEL, whose rule it breaks")
+    if picture is not None and mutant_name is None:
+        raise Refusal("--diagram goes with --mutant: what is proven has no counterexample")
     systems = [MODELS[model]] if model else list(MODELS.values())
     if lists:
         return _list(systems, as_json)
     try:
         if all_mutants:
             return _try_mutants(systems, limits, as_json)
-        return _prove(systems, mutant_name, limits, as_json)
+        return _prove(systems, mutant_name, limits, picture, as_json)
     except NoSolver as error:
         raise Refusal(str(error)) from None
 
@@ -143,8 +153,12 @@ def _promises(system: System) -> Table:
     return table
 
 
-def _prove(systems: Sequence[System], mutant_name: str | None, limits: dict[str, Any], as_json: bool) -> int:
+def _prove(
+    systems: Sequence[System], mutant_name: str | None, limits: dict[str, Any], picture: str | None, as_json: bool
+) -> int:
     results = [_solve(system, _mutant(system, mutant_name), limits) for system in systems]
+    if picture:
+        _draw(results[0], picture)
     if as_json:
         print_json({"ok": all(result.is_proven for result in results), "points": [one.as_json() for one in results]})
     else:
@@ -153,6 +167,23 @@ def _prove(systems: Sequence[System], mutant_name: str | None, limits: dict[str,
             if mutant_name:
                 _show_violation(system, result, mutant_name)
     return 0 if all(result.is_proven for result in results) else 1
+
+
+def _draw(result: ProofResult, path: str) -> None:
+    from busq.lab import diagram
+    from busq.lab.proof.picture import execution_of
+
+    shown = [
+        (len(execution.events), execution, f"{answer.step}: {answer.claim}")
+        for answer in result.failures
+        if answer.counterexample and (execution := execution_of(result.system, answer.counterexample)).events
+    ]
+    if not shown:
+        click.echo(f"nothing to draw: in no counterexample something was sent, so {path} was not written", err=True)
+        return
+    _, execution, broken = max(shown, key=lambda one: one[0])
+    diagram.draw(execution, path, title=f"{result.system.name}, a state before {broken}")
+    wrote(path)
 
 
 def _mutant(system: System, name: str | None) -> Mutant | None:

@@ -11,13 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from busq.cli import commands
 from busq.lab.proof import (
     MODELS,
     VIOLATIONS,
     Action,
+    Counterexample,
     Execution,
     Impossible,
     Mutant,
@@ -29,6 +30,7 @@ from busq.lab.proof import (
 )
 from busq.lab.proof.logic import FALSE, TRUE, Sort, all_of, below, exists, forall, relation, same, set_, variables
 from busq.lab.proof.models import multicast
+from busq.lab.proof.picture import execution_of
 
 needs_z3 = pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="needs z3: pip install 'busq[proof]'")
 EVERY_MUTANT = [
@@ -89,7 +91,7 @@ def small_system(**changes: object) -> System:
     return dataclasses.replace(system, **changes)  # type: ignore[arg-type]
 
 
-def run(*arguments: str) -> object:
+def run(*arguments: str) -> Result:
     return CliRunner().invoke(commands, arguments, prog_name="busq")
 
 
@@ -263,6 +265,59 @@ def test_an_action_that_can_never_happen_is_named() -> None:
 def test_a_limit_that_is_none_is_refused(seconds: float) -> None:
     with pytest.raises(ValueError, match=r"seconds is .*; a question takes"):
         prove(small_system(), seconds=seconds)
+
+
+def drawn(model: str, step: str, arguments: str, **state: str) -> list[tuple[str, str, str]]:
+    """The events of the picture of a counterexample, of whose state only what holds somewhere is given."""
+    everything = {symbol.name: list[str]() for symbol in MODELS[model].symbols}
+    everything.update(
+        {name: [f"({', '.join(place.split())})" for place in at.split(";")] for name, at in state.items()}
+    )
+    example = Counterexample(step, dict(one.split("=") for one in arguments.split()), everything)
+    picture = execution_of(MODELS[model], example)
+    kept = [event for event in picture.events if event.kind in ("send", "deliver")]
+    return [(picture.processes[event.process], event.kind, picture.label(event.message)) for event in kept]
+
+
+def test_a_counterexample_is_drawn_with_the_delivery_that_is_its_step() -> None:
+    queues = {"dest": "m0 q0; m1 q0; m2 q0; m2 q1", "begun": "m0; m1; m2"}
+    history = {"delivered": "q0 m0; q0 m1", "before": "q0 m1 m0"}
+    events = drawn("multicast", "deliver_held", "q=q0 p0=p0 m=m2 p=p1 m3=m0", **queues, **history)
+    assert [event for event in events if event[0] == "q0"] == [
+        ("q0", "deliver", "m1"),
+        ("q0", "deliver", "m0"),
+        ("q0", "deliver", "m2"),
+    ]
+    assert ("sender of m2", "send", "m2") in events
+    assert not [event for event in events if event[0] == "q1"]
+
+
+def test_what_a_sender_had_delivered_is_drawn_before_its_send() -> None:
+    state = {"source": "m0 a; m1 b", "target": "m0 b; m1 a", "sent": "m0; m1", "delivered": "m0", "past": "m0 m1"}
+    assert drawn("cykas", "deliver", "m=m1", **state) == [
+        ("a", "send", "m0"),
+        ("b", "deliver", "m0"),
+        ("b", "send", "m1"),
+        ("a", "deliver", "m1"),
+    ]
+    between = {"sender": "m0 a; m1 b", "dest": "m0 b; m1 a", "sent": "m0; m1", "delivered": "b m0"}
+    assert drawn("skeen", "decide", "m=m1 p=b t=t0", **between)[0] == ("a", "send", "m0")
+    assert drawn("skeen", "decide", "m=m1 p=b t=t0") == []
+
+
+@needs_z3
+def test_the_command_draws_a_counterexample(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    path = tmp_path / "step.svg"
+    result = run("prove", "skeen", "--mutant", "past-open", "--diagram", str(path))
+    assert (result.exit_code, f"wrote {path}" in result.stderr) == (1, True)
+    assert "proc0" in path.read_text()
+
+
+def test_a_diagram_is_of_a_mutant(tmp_path: Path) -> None:
+    result = run("prove", "multicast", "--diagram", str(tmp_path / "step.svg"))
+    assert result.exit_code == 2
+    assert "--diagram goes with --mutant" in result.stderr
 
 
 def test_without_z3_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
