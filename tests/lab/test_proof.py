@@ -60,6 +60,10 @@ REASONS = {
     "not-silent": ("send", FOLLOWS),
     "early-yct": ("send_yct", "a YCT is of what was sent eagerly, and waits for no process"),
     "all-normal": ("send", FOLLOWS),
+    # patience
+    "any-attempt": ("put_off", "what was put off was begun"),
+    "not-later": ("put_off", "the sender's attempt is the current one, or earlier"),
+    "unasked": ("restage", "nothing happens to an attempt again"),
     # skeen
     "past-open": ("deliver", "what is open is above what is delivered"),
     "final-any": ("decide", "the final time is no lower than a proposal"),

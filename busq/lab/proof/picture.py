@@ -33,8 +33,8 @@ class _State:
         self._example = example
         self._model = system.name.partition(":")[0]
         self._action = next(action for action in system.actions if action.name == example.step)
-        self._sent = [msg for (msg,) in self._holds(SENT[self._model])]
-        self._to = [(msg, place) for msg, place in self._holds(DESTINATION[self._model]) if msg in self._sent]
+        self._sent = [msg for (msg,) in self._holds(SENT.get(self._model))]
+        self._to = [(msg, place) for msg, place in self._holds(DESTINATION.get(self._model)) if msg in self._sent]
         self._senders: dict[str, str] = {at[0]: at[1] for at in self._holds(SENDER.get(self._model))}
 
     def execution(self) -> Execution:

@@ -6,14 +6,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from busq.lab.proof.logic import System
-from busq.lab.proof.models import cykas, cykas_violations, multicast, multicast_violations, skeen, skeen_violations
+from busq.lab.proof.models import (
+    cykas,
+    cykas_violations,
+    multicast,
+    multicast_violations,
+    patience,
+    patience_violations,
+    skeen,
+    skeen_violations,
+)
 from busq.lab.proof.states import Violation
 
 __all__ = ["MODELS", "VIOLATIONS"]
 
-MODELS: dict[str, System] = {system.name: system for system in (multicast.SYSTEM, skeen.SYSTEM, cykas.SYSTEM)}
+MODELS: dict[str, System] = {
+    system.name: system for system in (multicast.SYSTEM, patience.SYSTEM, skeen.SYSTEM, cykas.SYSTEM)
+}
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "multicast": multicast_violations.VIOLATIONS,
+    "patience": patience_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
 }
