@@ -512,8 +512,10 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
     return false;
   const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
-  if (self->n_sent == config->n_messages)
-    return kind & (order->quiet_always | order->quiet_when_all_is_sent);
+  if (self->n_sent == config->n_messages) {
+    const bool is_listed = !(config->options & order->options_not_quiet);
+    return kind & (order->quiet_always | (is_listed ? order->quiet_when_all_is_sent : 0));
+  }
   const bool has_waiting = order->traits & BUSQ_ORDER_OUTPUT_BUFFER && self->n_sent < self->n_submitted;
   return kind & order->quiet_always && !has_waiting && !may_pass(model);
 }

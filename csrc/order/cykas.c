@@ -39,6 +39,16 @@
  * YCT, whichever process sent it; at -1 it waits for the EAGER that was overtaken.  The window shows this too: all that
  * is earlier than s is acknowledged exactly when s has come to its front.
  *
+ * The options yct= are for the laboratory, too.  Section 2.1: "a process that receives any of the above message types sends
+ * ACK back", and YCT is one of them.
+ *   acked        A YCT is answered by an ACK like any other, which takes its sender out of UNACK and all sets.  So it may be
+ *                taken for the ACK of a message that is still on its way.
+ *   acked-unack  A YCT also puts its receiver into UNACK.  So no message follows it before its ACK, but it may itself
+ *                follow an unacknowledged message, and then its ACK is taken for that one's.
+ *   acked-waits  A YCT also waits while its receiver is in UNACK: what is unacknowledged at any process is one thing.
+ * A YCT that stands in UNACK is an entry of the window, in the place of the message that it belongs to, which is done when the
+ * YCT is acknowledged.  Where its receiver is in UNACK already, that one bit stands for both.
+ *
  * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager
  * message. That is not causal; the paper's figure 3 is the counterexample.
  *
@@ -51,12 +61,18 @@
 enum { NORMAL, EAGER, ACK, YCT };
 
 static const busq_order_kind kinds[] = {{"normal", true}, {"eager", true}, {"ack", false}, {"yct", false}};
-static const busq_order_option_name option_names[] = {{"own=left-out", BUSQ_OPTION_OWN_LEFT_OUT, true}, {NULL, 0, false}};
+static const busq_order_option_name option_names[] = {
+    {"own=left-out", BUSQ_OPTION_OWN_LEFT_OUT, true},
+    {"yct=acked", BUSQ_OPTION_YCT_ACKED, true},
+    {"yct=acked-unack", BUSQ_OPTION_YCT_UNACK, true},
+    {"yct=acked-waits", BUSQ_OPTION_YCT_WAITS, true},
+    {NULL, 0, false},
+};
 
-/* Notes of entries in the window: its YCT is to be sent; its ACK has come. */
-enum { WAS_EAGER = 1, IS_ACKED = 2 };
+/* Notes of entries in the window: its YCT is to be sent; its ACK has come; it is a YCT. */
+enum { WAS_EAGER = 1, IS_ACKED = 2, IS_YCT = 4 };
 
-/* Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged. */
+/* Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged, or its YCT waits. */
 typedef struct {
   busq_order_group group;
   uint32_t n_sent; /* the window: the first n_sent entries of the ring; the others are OB */
@@ -76,14 +92,32 @@ static bool is_own_left_out(const cykas_state *self)
   return self->group.options & BUSQ_OPTION_OWN_LEFT_OUT;
 }
 
-/* The lowest mode there can be: no process sends a second message to a process before the first has arrived, so of
- * every other process one YCT at most is ahead of its message. */
-static int32_t mode_min(const cykas_state *self)
+static bool is_yct_acked(const cykas_state *self)
 {
-  return is_own_left_out(self) ? 1 - (int32_t)self->group.n_processes : 0;
+  return self->group.options & (BUSQ_OPTION_YCT_ACKED | BUSQ_OPTION_YCT_UNACK | BUSQ_OPTION_YCT_WAITS);
 }
 
-/* The unacknowledged message to this process, or NULL. */
+static bool is_yct_in_unack(const cykas_state *self)
+{
+  return self->group.options & (BUSQ_OPTION_YCT_UNACK | BUSQ_OPTION_YCT_WAITS);
+}
+
+static bool does_yct_wait(const cykas_state *self)
+{
+  return self->group.options & BUSQ_OPTION_YCT_WAITS;
+}
+
+/* The lowest mode there can be: no process sends a second message to a process before the first has arrived, so of
+ * every other process one YCT at most is ahead of its message.  Where an ACK may be that of something else, there is no
+ * such limit. */
+static int32_t mode_min(const cykas_state *self)
+{
+  if (does_yct_wait(self) || !(is_yct_acked(self) || is_own_left_out(self)))
+    return 0;
+  return is_yct_acked(self) ? INT32_MIN : 1 - (int32_t)self->group.n_processes;
+}
+
+/* The unacknowledged message or YCT to this process, or NULL. */
 static busq_outbox_entry *unacked_to(cykas_state *self, uint32_t process)
 {
   for (uint32_t place = 0; place < self->n_sent; place++) {
@@ -124,20 +158,43 @@ static void tell_before_ack(cykas_state *self, busq_order_effects *effects)
 {
   busq_outbox_entry *first = busq_outbox_at(&self->ring, 0);
   const bool is_due = self->n_sent && (first->note & (WAS_EAGER | IS_ACKED)) == WAS_EAGER;
-  if (!is_due || !busq_effects_have_room(effects, 1))
+  if (!is_due || does_yct_wait(self) || !busq_effects_have_room(effects, 1))
     return;
   first->note &= ~WAS_EAGER;
   send_yct(first, effects);
+}
+
+/* Where YCTs stand in UNACK, that of a message that has just left the window takes its room there, behind all that was
+ * sent.  False where it does not. */
+static bool enter_yct(cykas_state *self, const busq_outbox_entry *told)
+{
+  if (!is_yct_in_unack(self) || !(told->note & WAS_EAGER) || unacked_to(self, told->to))
+    return false;
+  busq_outbox_push(&self->ring, (busq_outbox_entry){0});
+  for (uint32_t place = self->ring.count - 1; place > self->n_sent; place--)
+    *busq_outbox_at(&self->ring, place) = *busq_outbox_at(&self->ring, place - 1);
+  *busq_outbox_at(&self->ring, self->n_sent++) =
+      (busq_outbox_entry){.message = told->message, .to = told->to, .note = IS_YCT};
+  return true;
+}
+
+/* Whether the first entry of the window, which is acknowledged, has to stay for its YCT to wait. */
+static bool does_first_wait(cykas_state *self)
+{
+  const busq_outbox_entry *first = busq_outbox_at(&self->ring, 0);
+  return does_yct_wait(self) && first->note & WAS_EAGER && unacked_to(self, first->to);
 }
 
 /* An acknowledged message at the front of the window leaves it, and may get its YCT if it was a secret.  It is done
  * only now, so that there is room for as many messages as are not done. */
 static void tell(cykas_state *self, busq_order_effects *effects)
 {
-  while (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && busq_effects_have_room(effects, 2)) {
+  while (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && !does_first_wait(self) &&
+         busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(&self->ring);
     self->n_sent--;
-    busq_do_done(effects, first.message);
+    if (!enter_yct(self, &first))
+      busq_do_done(effects, first.message);
     if (first.note & WAS_EAGER)
       send_yct(&first, effects);
   }
@@ -149,7 +206,7 @@ static int receive_ack(cykas_state *self, uint32_t from)
 {
   busq_outbox_entry *entry = unacked_to(self, from);
   if (!entry)
-    return BUSQ_CORRUPT;
+    return is_yct_acked(self) ? BUSQ_OK : BUSQ_CORRUPT;
   entry->note |= IS_ACKED;
   return BUSQ_OK;
 }
@@ -163,6 +220,8 @@ static int receive(cykas_state *self, const busq_order_packet *packet, busq_orde
       return BUSQ_CORRUPT;
     if (--self->mode == 0)
       self->secret_from = 0;
+    if (is_yct_acked(self))
+      busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
     return BUSQ_OK;
   }
   if (packet->kind == EAGER) {
@@ -204,7 +263,7 @@ static bool cykas_verify(const void *state)
   if (self->n_sent > self->ring.count || self->may_tell > 1 || self->secret_from >= self->group.n_processes ||
       self->mode < mode_min(self) || (self->secret_from && self->mode <= 0))
     return false;
-  if (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED)
+  if (self->n_sent && busq_outbox_at(&self->ring, 0)->note & IS_ACKED && !does_first_wait(self))
     return false;
   for (uint32_t place = 0; place < self->n_sent; place++) {
     busq_outbox_entry *entry = busq_outbox_at(&self->ring, place);
@@ -226,7 +285,7 @@ static void cykas_gauge(const void *state, busq_order_gauge *gauge)
  *     that are not sent at once count as late.  Deliveries do not look at MODE, and with OB empty nothing is pumped.
  *   ACK, where no message is left to send: what it takes out of UNACK decides about YCTs alone; they are sent when the last
  *     of the ACKs that they wait for has come, in whatever order those come.  Otherwise it decides whether the next message
- *     is a secret. */
+ *     is a secret; and where YCTs stand in UNACK, which of them is unacknowledged. */
 #define QUIET_ALWAYS (1u << YCT)
 #define QUIET_WHEN_ALL_IS_SENT (1u << ACK)
 
@@ -240,6 +299,7 @@ const busq_order busq_order_cykas = {
     .n_kinds = 4,
     .quiet_always = QUIET_ALWAYS,
     .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
+    .options_not_quiet = BUSQ_OPTION_YCT_UNACK | BUSQ_OPTION_YCT_WAITS,
     .options = option_names,
     .head_bytes = offsetof(cykas_state, ring),
     .buffers = {{BUSQ_OUTBOX, .own = true}},

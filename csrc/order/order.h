@@ -118,7 +118,10 @@ typedef enum {
   BUSQ_OPTION_SKIP_GAPS = 2, /* fifo: after patience_ns go on without what is missing */
   BUSQ_OPTION_DIRECT_UNICAST = 8, /* bus1: a message to one other process goes without a block */
   BUSQ_OPTION_BEST_ESTIMATE = 16, /* bus1: a block stands at the best estimate of the timestamp to come */
-  BUSQ_OPTION_OWN_LEFT_OUT = 4 /* cykas, for the laboratory: a YCT does not wait for the ACK of the message that it belongs to */
+  BUSQ_OPTION_OWN_LEFT_OUT = 4, /* cykas, for the laboratory: a YCT does not wait for the ACK of the message that it belongs to */
+  BUSQ_OPTION_YCT_ACKED = 32,   /* likewise: a YCT is acknowledged, */
+  BUSQ_OPTION_YCT_UNACK = 64,   /* and its receiver stands in UNACK until then, */
+  BUSQ_OPTION_YCT_WAITS = 128   /* and as long as it stands there for another reason, the YCT waits */
 } busq_order_option;
 
 typedef struct {
@@ -179,6 +182,7 @@ typedef struct {
    * to send. */
   uint32_t quiet_always;
   uint32_t quiet_when_all_is_sent;
+  uint32_t options_not_quiet; /* busq_order_option: under these, no kind is in quiet_when_all_is_sent */
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
   /* The state: a head that begins with the group, and the buffers behind it.  Where the head has arrays, head_size
    * returns how long it is; where both are 0, it is the group alone. */

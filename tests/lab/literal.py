@@ -68,7 +68,7 @@ class Cykas:
                 deeds.append(("yct", sets.popleft()[1], to))
         return deeds + self.network_send()
 
-    def receive_yct(self) -> list[Deed]:
+    def receive_yct(self, _message: int, _sender: int) -> list[Deed]:
         """Algorithm 5: one secret less."""
         self.mode -= 1
         return self.network_send()
@@ -76,6 +76,45 @@ class Cykas:
     @property
     def is_at_rest(self) -> bool:
         return not (self.ob or any(self.unack) or self.mode or any(self.eager_sent.values()))
+
+
+class CykasYctAcked(Cykas):
+    """Section 2.1: "a process that receives any of the above message types sends ACK back to the sender"."""
+
+    def receive_yct(self, message: int, sender: int) -> list[Deed]:
+        self.mode -= 1
+        return [("ack", message, sender), *self.network_send()]
+
+
+class CykasYctUnack(CykasYctAcked):
+    """A YCT is a message whose ACK its sender has not yet received, so its receiver is in UNACK."""
+
+    waits = False
+
+    def receive_ack(self, sender: int) -> list[Deed]:
+        self.unack[sender] = 0
+        for sets in self.eager_sent.values():
+            for waits_for, _ in sets:
+                waits_for[sender] = 0
+        return self.tell() + self.network_send()
+
+    def tell(self) -> list[Deed]:
+        """Send YCTs in the order of their messages: what one waits for, those of later messages wait for too."""
+        deeds: list[Deed] = []
+        secrets = [(message, to, some) for to, sets in self.eager_sent.items() for some, message in sets]
+        for message, to, waits_for in sorted(secrets):
+            if any(waits_for) or (self.waits and self.unack[to]):
+                break
+            self.eager_sent[to].popleft()
+            self.unack[to] = 1
+            deeds.append(("yct", message, to))
+        return deeds
+
+
+class CykasYctWaits(CykasYctUnack):
+    """... and it waits as long as its receiver is there for another reason."""
+
+    waits = True
 
 
 class Mfss:

@@ -240,7 +240,7 @@ class FromPaper(Protocol):
             return self.events(self.process.receive_ack(packet.source))
         if packet.kind == "yct":
             assert isinstance(self.process, literal.Cykas)
-            return self.events(self.process.receive_yct())
+            return self.events(self.process.receive_yct(number_of(packet.message), packet.source))
         return self.events(self.process.receive_deliver(packet.kind, number_of(packet.message), packet.source))
 
     def events(self, deeds: list[literal.Deed]) -> list[Event]:
@@ -302,6 +302,18 @@ class CykasOwnLeftOut(Cykas):
     paper = PaperCykasOwnLeftOut
 
 
+class CykasYctAcked(Cykas):
+    paper = literal.CykasYctAcked
+
+
+class CykasYctUnack(Cykas):
+    paper = literal.CykasYctUnack
+
+
+class CykasYctWaits(Cykas):
+    paper = literal.CykasYctWaits
+
+
 class PaperCykasTelling(literal.Cykas):
     """Section 2.3: in secret mode it may correspond with the sender of its most recently delivered Eager Send.
 
@@ -354,6 +366,9 @@ ORDERS = {
     "mfss": Order(Mfss),
     "cykas": Order(Cykas),
     "cykas:own=left-out": Order(CykasOwnLeftOut),
+    "cykas:yct=acked": Order(CykasYctAcked),
+    "cykas:yct=acked-unack": Order(CykasYctUnack),
+    "cykas:yct=acked-waits": Order(CykasYctWaits),
     "cykas-telling": Order(CykasTelling),
     "sequencer": Order(Sequencer, is_point_to_point=False, has_fifo_channels=True, promises_total_order=True),
     "skeen": Order(Skeen, is_point_to_point=False, promises_total_order=True),

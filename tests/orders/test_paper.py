@@ -14,7 +14,7 @@ from functools import cache
 from itertools import groupby, pairwise
 
 import pytest
-from literal import Cykas, Deed, MatrixCausal, Mfss, VectorCausal
+from literal import Cykas, CykasYctAcked, CykasYctUnack, CykasYctWaits, Deed, MatrixCausal, Mfss, VectorCausal
 from plays import Draw, play, steps, to_all_others, to_one_other, to_or_from_the_center, to_some, to_some_others
 
 from busq.execution import Event, Execution, message_name
@@ -218,7 +218,8 @@ def test_secret_mode_lasts_as_long_as_a_yct_is_awaited(executions: Callable[[str
 
 def test_normal_and_eager_sends_are_acknowledged(executions: Callable[[str], list[Execution]]) -> None:
     """ "Finally, a process that receives any of the above message types sends ACK back to the sender to acknowledge the
-    receipt and delivery of the message."  (2.1; what is delivered, by Algorithm 3: a YCT is not)"""
+    receipt and delivery of the message."  (2.1; what is delivered, by Algorithm 3: a YCT is not.  What comes of it
+    where a YCT is acknowledged too: docs/results/cykas-to-the-letter.md)"""
     for events in each_process(executions("cykas")):
         for step in by_step(events):
             for event in step:
@@ -616,7 +617,7 @@ def side_by_side(order: str, make: type[Cykas] | type[Mfss], processes: int, see
             expected = one.receive_ack(step.packet.sender)
         elif step.packet.what == "yct":
             assert isinstance(one, Cykas)
-            expected = one.receive_yct()
+            expected = one.receive_yct(step.packet.message, step.packet.sender)
         else:
             expected = one.receive_deliver(step.packet.what, step.packet.message, step.packet.sender)
         assert in_order(deeds(step.events)) == in_order(expected)
@@ -639,6 +640,15 @@ def test_cykas_is_algorithms_1_to_5(draw: Draw, seed: int) -> None:
     for number in range(60):
         seen += side_by_side("cykas", Cykas, 2 + number % 5, seed + number, draw)
     assert min(seen[what] for what in ("normal", "eager", "ack", "yct")) > 100
+
+
+@pytest.mark.parametrize(
+    ("how", "make"),
+    [("acked", CykasYctAcked), ("acked-unack", CykasYctUnack), ("acked-waits", CykasYctWaits)],
+)
+def test_ycts_are_acknowledged_as_section_2_1_may_mean_it(how: str, make: type[Cykas], seed: int) -> None:
+    for number in range(20):
+        side_by_side(f"cykas:yct={how}", make, 2 + number % 5, seed + number, to_one_other)
 
 
 def test_mfss_is_section_2_1(seed: int) -> None:
