@@ -70,6 +70,11 @@ REASONS = {
     "no-pass": ("receive_final", "a process has passed what is settled there"),
     "equal-proposal": ("receive_data", "what is open is above what is delivered"),
     "tie-per-process": ("deliver", "what is decided is above what is delivered"),
+    # token
+    "without-token": ("give_number", "no two messages have one number"),
+    "two-tokens": ("pass_on", "the token is in one place"),
+    "uncounted": ("give_number", "the process with the token knows what was counted"),
+    "gaps": ("deliver", "a process has had all numbers up to its last"),
 }
 
 Thing = Sort("Thing", is_ordered=True)

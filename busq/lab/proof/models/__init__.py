@@ -15,17 +15,20 @@ from busq.lab.proof.models import (
     patience_violations,
     skeen,
     skeen_violations,
+    token,
+    token_violations,
 )
 from busq.lab.proof.states import Violation
 
 __all__ = ["MODELS", "VIOLATIONS"]
 
 MODELS: dict[str, System] = {
-    system.name: system for system in (multicast.SYSTEM, patience.SYSTEM, skeen.SYSTEM, cykas.SYSTEM)
+    system.name: system for system in (multicast.SYSTEM, patience.SYSTEM, skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM)
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "multicast": multicast_violations.VIOLATIONS,
     "patience": patience_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
+    "token": token_violations.VIOLATIONS,
 }
