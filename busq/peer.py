@@ -8,65 +8,24 @@ Here stands what a method does, once: the methods in C get their texts from here
 from __future__ import annotations
 
 import abc
-import collections.abc
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from busq._native import _core as core
+from busq._port.payload import Buffer, Codec, Payload
 
 if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer as Buffer
-
     from busq.bus import Bus
     from busq.groups import View
     from busq.nodes import Handle, Node
 else:
-    Buffer = getattr(collections.abc, "Buffer", object)  # which has a name since Python 3.12
     Handle = Node = View = Any  # for readers of annotations: most programs need none of their modules
 
-Payload: TypeAlias = "Buffer | list[Buffer] | tuple[Buffer, ...]"
 __all__ = ["Buffer", "Codec", "Draft", "Message", "Payload", "Peer"]
 
 _Self = TypeVar("_Self", bound="Peer")
 _SelfDraft = TypeVar("_SelfDraft", bound="Draft")
-
-
-class Codec(Protocol):
-    """A way to write objects as bytes, for `Bus.join(..., codec=...)`; `busq.codec` has some.
-
-    Whatever has these two methods is one; it need not derive from this class.
-
-    >>> import busq
-    >>> class Text:
-    ...     def encode(self, obj):
-    ...         return str(obj).encode()
-    ...     def decode(self, payload):
-    ...         return str(payload, "utf-8")
-    >>> with busq.Bus.create("doc-codec") as bus, bus.join("alice", codec=Text()) as alice:
-    ...     alice.send_object("alice", 17)
-    ...     alice.recv().object()
-    '17'
-    >>> busq.Bus.unlink("doc-codec")
-    """
-
-    def encode(self, obj: Any, /) -> Payload:
-        """Return an object as a buffer, or as a list or tuple of buffers, which are gathered without being joined.
-
-        Parameters: `obj`, what `Peer.send_object` was given.
-
-        Errors: what it raises, `Peer.send_object` raises, and no peer gets anything.
-        """
-        ...
-
-    def decode(self, payload: memoryview, /) -> Any:
-        """Return the object of a payload.
-
-        Parameters: `payload`, a read-only view, whose memory stays for as long as anything looks at it.
-
-        Errors: what it raises, `Message.object` raises.
-        """
-        ...
 
 
 class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abstractmethod`)
@@ -168,6 +127,22 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
         """True if a predecessor of this peer received the message and did not acknowledge it.
 
         Of a queue that several peers share: if another one had it, or this one gave it back.
+        """
+        raise NotImplementedError
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """The place of a message to a wide group, the same on every machine; None for any other message.
+
+        A pair: the number of a batch in the stream of the domain, which grows and may leave numbers out, and the index
+        of the message in it.  Such pairs are in the order of the messages.  See `busq.bridge`.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-message-place") as bus, bus.join("alice") as alice:
+        ...     alice.send("alice", b"hello")
+        ...     print(alice.recv().place)
+        None
+        >>> busq.Bus.unlink("doc-message-place")
         """
         raise NotImplementedError
 
@@ -466,6 +441,31 @@ class Peer:
         ...         error.sent
         2
         >>> busq.Bus.unlink("doc-send-many")
+        """
+        raise NotImplementedError
+
+    def sync(self, group: str, *, timeout: float | None = None) -> None:
+        """Wait until all that was stored for a wide group before this call is delivered here.
+
+        It writes a marker into the stream of the group's domain and waits until the marker comes back: so what other
+        machines had sent, as this process may know by other ways, lies before all that it receives and sends next.  No
+        member gets anything.
+
+        Parameters: `group`, "@" and the name of a wide group; `timeout`, how many seconds to wait: None for ever.
+
+        Errors: UnknownPeer if there is no such group; PeerDead if its bridge does not run; Unreachable and Full if the
+        marker did not come back before the timeout; ValueError, also on a bus of another order than bus1; ShutDown.
+
+        Cost: that of a message to a wide group: two ways over the network, and what lies before it.
+
+        >>> import busq
+        >>> with busq.Bus.create("doc-sync") as bus, bus.join("alice") as alice:
+        ...     try:
+        ...         alice.sync("@prices", timeout=10)
+        ...     except busq.UnknownPeer:
+        ...         print("no bridge carries it over several machines")
+        no bridge carries it over several machines
+        >>> busq.Bus.unlink("doc-sync")
         """
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from busq._native import _core as core
-from busq.peer import Codec
+from busq._port.payload import Codec
 
 
 def wrong_type(argument: str, value: Any, expected: str) -> TypeError:
