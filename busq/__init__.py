@@ -29,6 +29,7 @@ from busq.errors import (
     ShutDown,
     Unfinished,
     UnknownPeer,
+    Unreachable,
     VersionMismatch,
 )
 from busq.peer import Draft, Message, Peer
@@ -92,6 +93,7 @@ __all__ = [
     "SimpleQueue",
     "Unfinished",
     "UnknownPeer",
+    "Unreachable",
     "VersionMismatch",
     "View",
     "ViewMessage",

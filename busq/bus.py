@@ -102,6 +102,7 @@ class Bus1Peer(core.Port, Peer):
     ) -> None:
         from busq import groups  # here, since most programs have none
 
+        group = groups.group_here(self, group)
         name = groups.checked_name(group)
         if state is None and take is None:
             return core.change(self, "enter", name, timeout)
@@ -126,18 +127,24 @@ class Bus1Peer(core.Port, Peer):
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq import groups
 
-        core.change(self, "leave", groups.checked_name(group), timeout)
+        core.change(self, "leave", groups.checked_name(groups.group_here(self, group)), timeout)
 
     def view(self, group: str) -> View:  # noqa: D102
         from busq import groups
 
-        name = groups.checked_name(group)
         if core.is_forked(self):
             core.check(core.FORKED)
+        group = groups.group_here(self, group)
+        name = groups.checked_name(group)
         seen = groups.seen_by(self).views.get(group)
         if seen is not None and self._name in seen.members:
             return seen
         return groups.view_of(self._raw_bus(), name.encode())
+
+    def sync(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
+        from busq._port import wide  # here, since most programs have one machine
+
+        wide.sync(self, group, timeout)
 
     def watch(self, name: str, *, timeout: float | None = None) -> None:  # noqa: D102
         core.change(self, "watch", name, timeout)
@@ -149,6 +156,9 @@ class Bus1Peer(core.Port, Peer):
         requests = self._requests
         if requests is not None:
             requests.close()
+        wide = self.__dict__.get("_wide")  # made by the first send to a group of several machines
+        if wide is not None:
+            wide.close()
         core.close(self)
         self._open_bus = None
 

@@ -26,6 +26,7 @@ __all__ = [
     "ShutDown",
     "Unfinished",
     "UnknownPeer",
+    "Unreachable",
     "VersionMismatch",
 ]
 
@@ -142,6 +143,18 @@ class PeerDead(BusqError):
     """
 
     missed: tuple[Handle, ...] = ()
+
+
+class Unreachable(BusqError):
+    """A message to a wide group was not delivered here before the timeout; the attribute `sent` is what became of it.
+
+    0: it was withdrawn, and is never sent.  1: it is stored, and will be delivered.  None: it is open: it is delivered
+    once, or never.  Of several, `Peer.send_many` has the number of those before the first that was not delivered.
+
+    >>> import busq
+    >>> issubclass(busq.Unreachable, busq.BusqError)
+    True
+    """
 
 
 class UnknownPeer(BusqError, LookupError):

@@ -216,6 +216,20 @@ def checked_name(group: Any) -> str:
     return f"@{group}"
 
 
+def group_here(port: Any, group: Any) -> Any:
+    """Return the group that a peer enters: of a group of several machines, its part on this one."""
+    if not isinstance(group, str):
+        return group
+    try:
+        core.lookup(port, f"wide@{group}")  # `mark_of` in busq/_port/wide_words.py
+    except (errors.UnknownPeer, ValueError):
+        return group
+    from busq._port import wide, wide_words  # here, since most programs have one machine
+
+    domain = wide.domain_of(port, group)
+    return group if domain is None else wide_words.local_part(group, domain)
+
+
 def view_of(raw_bus: core.Bus, encoded: bytes) -> View:
     """Return the view that is installed, also where no member has delivered it so far."""
     number, members, lives = raw_bus.view(encoded)

@@ -102,6 +102,9 @@ class OrderedPeer(Peer):
     ) -> None:
         self._no_groups()
 
+    def sync(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
+        self._no_groups()
+
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         self._no_groups()
 

@@ -159,9 +159,19 @@ typedef enum {
   BUSQ_FORM_ASK = 3,    /* the sender waits for a reply: a busq_request stands behind it, and is counted with it */
   BUSQ_FORM_REPLY = 4,  /* the same request stands behind it */
   BUSQ_FORM_CONTROL = 5, /* for the library above, and never handed to an application */
+  BUSQ_FORM_WIDE = 6,    /* from another machine, or from this one by the same way: a busq_wide stands behind it, and is counted with it */
   BUSQ_FORM_MAX = 7,
   BUSQ_FORM_ENVELOPE = 8 /* beside one of these: an envelope stands behind the payload (shm/letter/envelope.h), and is not counted with it */
 } busq_form;
+
+/* The end of a payload of BUSQ_FORM_WIDE.  Before it stand the bridge's own bytes and the name of the sender, "MACHINE/peer"; before those, what
+ * was sent. */
+typedef struct {
+  uint64_t place;       /* in the domain's stream */
+  uint32_t index;       /* in the batch that stands there */
+  uint16_t name_bytes;
+  uint16_t bridge_bytes;
+} busq_wide;
 
 /* The kind of a message, beside its form: data, or an event that stands in the order as messages do. */
 typedef enum {

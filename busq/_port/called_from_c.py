@@ -73,6 +73,20 @@ def read_event(port: Any, name: str, kind: int, group_number: int, payload: byte
     return groups.read_event(port, name, kind, group_number, payload)
 
 
+def send_wide(port: Any, to: Any, data: Any, handles: Any, timeout: float | None) -> Any:
+    """Send to a group that the core does not know; NotImplemented where no other machine does either."""
+    from busq._port import wide  # here, since most programs have one machine
+
+    return wide.send(port, to, data, handles, timeout)
+
+
+def send_many_wide(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns: int) -> Any:
+    """Send the rest of many, the first of which goes to such a group; return how many were sent in all."""
+    from busq._port import wide
+
+    return wide.send_many(port, failed, rest, before, end_ns)
+
+
 def ask(port: Any, to: Any, data: Any, timeout: float | None, note: Any) -> Message:
     """Send a request and return its reply; `note` records whether it was sent."""
     from busq._port import requests  # loaded with the first peer

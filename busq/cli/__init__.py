@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, str]] = {
         "gc": "busq.cli.gc:gc",
         "bench": "busq.cli.bench:bench",
         "soak": "busq.cli.soak:soak",
+        "bridge": "busq.cli.bridge:bridge",
     },
     "Traces": {
         "record": "busq.cli.record:record",

@@ -140,6 +140,7 @@ static void message_drop_more(Message *self)
   Py_XDECREF(more->event);
   Py_XDECREF(more->group);
   Py_XDECREF(more->replier);
+  Py_XDECREF(more->wide);
   Py_XDECREF(more->pin);
   if (more != more_behind(self))
     PyObject_Free(more);
@@ -380,6 +381,16 @@ static PyObject *message_get_redelivered(Message *self, void *closure)
   return PyBool_FromLong(self->is_redelivered);
 }
 
+static PyObject *message_get_place(Message *self, void *closure)
+{
+  busq_wide tail;
+  (void)closure;
+  if (!self->more || !self->more->wide)
+    Py_RETURN_NONE;
+  memcpy(&tail, PyBytes_AsString(self->more->wide) + PyBytes_Size(self->more->wide) - sizeof tail, sizeof tail);
+  return Py_BuildValue("(KI)", (unsigned long long)tail.place, tail.index);
+}
+
 static PyObject *message_repr(Message *self)
 {
   return PyUnicode_FromFormat("<Message of %llu bytes from %R>", (unsigned long long)self->size, self->sender);
@@ -534,6 +545,7 @@ static PyGetSetDef message_getset[] = {
     {"node", (getter)message_get_node, NULL, BUSQ_TEXT_Message_node, NULL},
     {"handles", (getter)message_get_handles, NULL, BUSQ_TEXT_Message_handles, NULL},
     {"redelivered", (getter)message_get_redelivered, NULL, BUSQ_TEXT_Message_redelivered, NULL},
+    {"place", (getter)message_get_place, NULL, BUSQ_TEXT_Message_place, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot message_slots[] = {{Py_tp_doc, BUSQ_TEXT_Message},
@@ -578,6 +590,13 @@ static PyObject *multicast_of(PyObject *module, PyObject *object)
 {
   const Message *message = checked(module, object);
   return message ? PyLong_FromUnsignedLongLong(message->more ? message->more->multicast : 0) : NULL;
+}
+
+/* The tail of a message of a wide group, as its bridge has written it; None for any other. */
+static PyObject *wide_tail(PyObject *module, PyObject *object)
+{
+  const Message *message = checked(module, object);
+  return message ? new_ref(message->more && message->more->wide ? message->more->wide : Py_None) : NULL;
 }
 
 /* The form of its payload, for those that hand a message on as it is. */
@@ -705,6 +724,7 @@ PyMethodDef message_functions[] = {{"group_number", ONE_ARG(group_number), NULL}
                                    {"event_group", ONE_ARG(event_group), NULL},
                                    {"multicast_of", ONE_ARG(multicast_of), NULL},
                                    {"form_of", ONE_ARG(form_of), NULL},
+                                   {"wide_tail", ONE_ARG(wide_tail), NULL},
                                    {"ordered_message", VARARGS(ordered_message), NULL},
                                    {"load", VARARGS(load), NULL},
                                    {"ack_next", ONE_ARG(ack_next), NULL},

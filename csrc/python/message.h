@@ -31,6 +31,7 @@ typedef struct {
   PyObject *event;     /* the busq.View of a view; or NULL */
   PyObject *group;     /* its name, of a view; or NULL */
   PeerOwner *replier;  /* that received it, where it was asked; or NULL */
+  PyObject *wide;      /* bytes: the tail of a message of a wide group, up to its busq_wide; or NULL */
   Pin *pin;            /* of the views of one that waited to be acknowledged when the first was made; or NULL */
 } message_more;
 

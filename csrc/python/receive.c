@@ -63,6 +63,40 @@ __attribute__((always_inline)) static inline int fill(Port *self, Message *messa
   return !is_copied || message->data;
 }
 
+/* The tail of a wide message is no part of what was sent. */
+static int wide_begin(Message *message, const busq_message *found)
+{
+  busq_wide tail;
+  if (found->size_bytes < sizeof tail)
+    return 1;
+  memcpy(&tail, (const char *)found->data + found->size_bytes - sizeof tail, sizeof tail);
+  const uint64_t bytes = sizeof tail + tail.name_bytes + tail.bridge_bytes;
+  if (bytes > found->size_bytes)
+    return 1; /* damaged: it is shown as it is */
+  if (!message_need_more(message))
+    return 0;
+  message->size -= bytes;
+  message->more->wide = PyBytes_FromStringAndSize((const char *)found->data + message->size, (Py_ssize_t)bytes);
+  return message->more->wide != NULL;
+}
+
+/* Its sender is named there, and was no process of this bus, or not this life of it. */
+static int wide_end(Message *message)
+{
+  busq_wide tail;
+  const Py_ssize_t size = PyBytes_Size(message->more->wide) - (Py_ssize_t)sizeof tail;
+  const char *text = PyBytes_AsString(message->more->wide);
+  memcpy(&tail, text + size, sizeof tail);
+  PyObject *name = PyUnicode_DecodeUTF8(text + size - tail.name_bytes, tail.name_bytes, "replace");
+  if (!name)
+    return 0;
+  Py_XDECREF(message->sender);
+  message->sender = name;
+  message->life = 0;
+  message->form = BUSQ_FORM_DATA;
+  return 1;
+}
+
 /* Fills in what is more than bytes from one peer to another; false where something has failed. */
 __attribute__((noinline)) static int fill_rest(Port *self, Message *message, const busq_message *found)
 {
@@ -73,6 +107,8 @@ __attribute__((noinline)) static int fill_rest(Port *self, Message *message, con
     message->is_unfinished = (is_event((message_kind)message->kind) || found->n_nodes || found->n_handles) &&
                              !nodes_fill_known(self, message, found);
   }
+  if (form == BUSQ_FORM_WIDE && !wide_begin(message, found))
+    return 0;
   const int is_object = (form == BUSQ_FORM_OBJECT || form == BUSQ_FORM_CODED) && self->codec;
   const int is_request = (form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && found->size_bytes >= sizeof(busq_request);
   if (message->is_unfinished || is_object || is_request) {
@@ -118,7 +154,8 @@ __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_p
   if (is_plain(self, message, found)) {
     if (fill(self, message, found, KIND_DATA, is_ack, result))
       return message;
-  } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, result)) {
+  } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, result) &&
+             (message->form != BUSQ_FORM_WIDE || !message->more || !message->more->wide || wide_end(message))) {
     return message;
   }
   Py_DECREF(message);

@@ -304,6 +304,48 @@ static PyObject *send_done(Port *self, int result, Py_ssize_t sent)
   return NULL;
 }
 
+/* ---- to groups of other machines: a name that the core does not know may be one (busq/_port/wide.py) ---- */
+
+static PyObject *or_none(PyObject *value)
+{
+  return value ? value : Py_None;
+}
+
+static int may_be_group(PyObject *to)
+{
+  if (!PyUnicode_Check(to))
+    return PyList_Check(to) || PyTuple_Check(to) || PyAnySet_Check(to);
+  return PyUnicode_GetLength(to) > 0 && PyUnicode_ReadChar(to, 0) == '@';
+}
+
+/* With the exception of a send that has failed: calls `word` with the port and four values, if that is one that the library may know better.
+ * Returns what that returns, or NULL with an exception; where it returns NotImplemented, with the one that there was. */
+static PyObject *send_beyond(Port *self, const char *word, PyObject *to, PyObject *const *values)
+{
+  PyObject *type, *error, *trace, *result = NULL;
+  if (!may_be_group(to))
+    return NULL;
+  PyErr_Fetch(&type, &error, &trace);
+  PyObject *unknown = PyObject_GetAttrString(self->state->errors, "UnknownPeer");
+  const int is_unknown = unknown && PyErr_GivenExceptionMatches(type, unknown);
+  PyObject *call = is_unknown ? helper(self->state, word) : NULL;
+  if (call)
+    result = PyObject_CallFunctionObjArgs(call, (PyObject *)self, values[0], values[1], values[2], values[3], NULL);
+  else if (!is_unknown)
+    result = new_ref(Py_NotImplemented);
+  Py_XDECREF(call);
+  Py_XDECREF(unknown);
+  if (result == Py_NotImplemented) {
+    Py_CLEAR(result);
+    PyErr_Restore(type, error, trace);
+    return NULL;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(error);
+  Py_XDECREF(trace);
+  return result;
+}
+
 /* ---- the short way: bytes, or a list of them, to names that are known, or bytes to a node ---- */
 
 __attribute__((noinline)) static int send_node_now(Port *self, const Handle *to, PyObject *data)
@@ -412,7 +454,8 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
   uint32_t sent = 0;
   const int64_t deadline_ns = deadline_of(timeout_ns);
   const int result = send_data(self, values[0], values[1], "data", BUSQ_FORM_DATA, values[2], deadline_ns, 0, 0, &sent);
-  return send_done(self, result, (Py_ssize_t)sent);
+  PyObject *none = send_done(self, result, (Py_ssize_t)sent);
+  return none ? none : send_beyond(self, "send_wide", values[0], (PyObject *[]){values[0], values[1], or_none(values[2]), or_none(values[3])});
 }
 
 /* A pair (to, data) that an iterable has given; NULL with an exception. */
@@ -466,10 +509,31 @@ static Py_ssize_t send_many_now(Port *self, PyObject *messages)
   return n_sent;
 }
 
+/* The message that has failed, and all behind it, where it goes to a group of other machines: how many were sent, or NULL. */
+static PyObject *send_rest_beyond(Port *self, PyObject *failed, PyObject *rest, Py_ssize_t n_sent, int64_t deadline_ns)
+{
+  if (!PyTuple_Check(failed) || PyTuple_Size(failed) != 2)
+    return NULL;
+  PyObject *type, *error, *trace, *result = NULL;
+  PyErr_Fetch(&type, &error, &trace);
+  PyObject *before = PyLong_FromSsize_t(n_sent), *deadline = PyLong_FromLongLong(deadline_ns);
+  if (before && deadline) {
+    PyErr_Restore(type, error, trace);
+    result = send_beyond(self, "send_many_wide", PyTuple_GetItem(failed, 0), (PyObject *[]){failed, rest, before, deadline});
+  } else {
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(trace);
+  }
+  Py_XDECREF(before);
+  Py_XDECREF(deadline);
+  return result;
+}
+
 PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
   static const signature expected = {"Peer", "send_many", {ARGUMENT_MESSAGES, ARGUMENT_TIMEOUT}, 1, 1};
-  PyObject *values[ARGUMENTS_MAX], *message;
+  PyObject *values[ARGUMENTS_MAX], *message, *failed = NULL;
   int64_t timeout_ns;
   if (!port_has_joined(self) || !arguments_read(self->state, (PyObject *)self, &expected, args, n_args, names, values))
     return NULL;
@@ -493,13 +557,20 @@ PyObject *port_send_many(Port *self, PyObject *const *args, Py_ssize_t n_args, P
   while (result == BUSQ_OK && (message = next_of(values[0], iterator, n_sent)) != NULL) {
     sent = 0;
     result = send_one(self, message, n_sent, deadline_ns, &sent);
-    Py_DECREF(message);
+    if (result == BUSQ_OK)
+      Py_DECREF(message);
+    else
+      failed = message;
     n_sent += result == BUSQ_OK;
   }
   const int is_done = result == BUSQ_OK && !PyErr_Occurred();
   PyObject *count = is_done ? PyLong_FromSsize_t(n_sent) : NULL;
-  if (!is_done)
+  if (!is_done) {
     send_done(self, result == BUSQ_OK ? RAISED : result, n_sent + (result == BUSQ_OK ? 0 : (Py_ssize_t)sent));
+    if (failed)
+      count = send_rest_beyond(self, failed, iterator ? iterator : values[0], n_sent, deadline_ns);
+  }
+  Py_XDECREF(failed);
   Py_XDECREF(iterator);
   return count;
 }
@@ -600,6 +671,19 @@ static PyObject *send_control_once(PyObject *module, PyObject *args)
   return once_done(self, send_data(self, to, word, "data", BUSQ_FORM_CONTROL, NULL, 0, 0, 0, &sent));
 }
 
+/* send_wide_once(port, to, parts): a message of a bridge, whose tail is the last part. */
+static PyObject *send_wide_once(PyObject *module, PyObject *args)
+{
+  PyObject *object, *to, *parts;
+  uint32_t sent = 0;
+  if (!PyArg_ParseTuple(args, "OOO", &object, &to, &parts))
+    return NULL;
+  Port *self = port_checked(module, object);
+  if (!self)
+    return NULL;
+  return once_done(self, send_data(self, to, parts, "data", BUSQ_FORM_WIDE, NULL, 0, 0, 0, &sent));
+}
+
 /* check_plain(argument, data): raises unless it is plain memory, for those that read it in another way. */
 static PyObject *check_plain(PyObject *module, PyObject *args)
 {
@@ -618,4 +702,5 @@ PyMethodDef send_functions[] = {{"check_plain", VARARGS(check_plain), NULL},
                                 {"encode", VARARGS(encode), NULL},
                                 {"send_encoded_once", VARARGS(send_encoded_once), NULL},
                                 {"send_control_once", VARARGS(send_control_once), NULL},
+                                {"send_wide_once", VARARGS(send_wide_once), NULL},
                                 {NULL, NULL, 0, NULL}};

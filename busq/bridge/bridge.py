@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bridge: publishes what its bus sends to wide groups, and re-sends there what the stream brings.
+
+Guarantee.  Each request is re-sent on every machine at one place of the stream, once, or, if it is withdrawn, never;
+a bridge may be killed at any step, and the next one may be, too.
+
+Mechanism.  The rules, each with what happens without it:
+
+  one batch under way, behind the machine's last place   a retry after a lost acknowledgement is stored twice
+  a batch is known by bus, epoch and number              a late batch of a dead predecessor fences its successor
+  delivery, cursor and reply are one multicast           a kill between two of them loses or doubles a message
+  requests before cursor entries                         a successor finds a request and no sign that it was done
+  all requests are loaded before anything is re-sent     a request whose batch is found is published once more
+  nothing is published before the epoch's own marker     the predecessor's last batch may still come: published twice
+  was re-sent here, and not: is stored                   what its sender does next comes before it elsewhere
+  batches name what their publisher has seen             a stream that came back empty uses places again
+
+The machine itself is `Bridge`, without a network: the engine it is given has five methods (engine.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict, deque
+from typing import Any, NamedTuple
+
+from busq._port import wide_words
+from busq._port.wide_words import Tail
+from busq.bridge import batches
+from busq.bridge.batches import Batch, Item
+from busq.bridge.engine import Again, Moved, Stored, StreamFull
+from busq.bridge.errors import Fenced, OtherHistory
+from busq.bridge.local import DRAIN_EVERY, PROGRESS, WHOLE, Local
+from busq.bridge.notes import note
+
+_HISTORY = 4096  # batches whose digests are kept for comparison
+_TICKS = 3  # own stored ones, without a word from a machine, after which it is put out
+_SHARE = 64  # messages after which other tasks get a turn
+_FULL_S = 0.2  # between attempts to store in a full stream; requests can be withdrawn meanwhile
+_AGAIN_S = 0.05
+_AGAIN_MAX_S = 1.0
+_STALE_ANSWERS_MAX = 50
+
+_Key = tuple[int, int]  # of a request: its sender's life, and its number
+
+
+class Settings(NamedTuple):
+    """How a bridge runs."""
+
+    machine: str
+    lease_s: float = 20.0
+    replaces: bool = False
+
+
+class Bridge:
+    """One machine's bridge to one domain."""
+
+    def __init__(self, local: Local, engine: Any, settings: Settings) -> None:
+        self._local, self._engine = local, engine
+        self.machine, self._lease_s = settings.machine, settings.lease_s
+        self._replaces = settings.replaces
+        self._bus_id = local.bus_id
+        self._epoch = self._number = 0
+        self._expected = 0  # the place of the machine's last batch
+        self._leads = asyncio.Event()  # our epoch's marker was read: nothing of a predecessor can come any more
+        self._turn = asyncio.Lock()  # one batch under way
+        # Requests that were not re-sent so far, in their order.
+        self._open: OrderedDict[_Key, tuple[Any, wide_words.Request, str]] = OrderedDict()
+        self._waiting: deque[_Key] = deque()
+        self._under_way: set[_Key] = set()  # in the batch that is
+        self._stored: set[_Key] = set()
+        self._has_requests = asyncio.Event()
+        self._is_full = ""  # why the stream takes nothing
+        self._seen = (0, batches.NO_DIGEST)  # the batch that was re-sent last
+        self._history: OrderedDict[int, bytes] = OrderedDict()
+        self._done = (0, -1)  # the message that was re-sent last: its place and its index
+        self._n_since_drain = 0
+        self._starts_new = False  # this bus has followed nothing so far
+        self._n_ticks = 0
+        self._heard: dict[str, int] = {}  # by machine: how many own ticks were stored when its last word came
+        self._last_places: dict[str, int] = {}
+
+    # ---- beginning ----
+
+    def recover(self) -> None:
+        """Find out where a predecessor came to, and load what it has left: before anything is re-sent."""
+        self._local.bus.repair()
+        entries = self._local.entries()
+        self._load(self._local.take_requests())
+        for _, tail in entries:
+            done = self._open.pop((tail.life, tail.number), None) if tail.is_own else None
+            if done is not None:
+                done[0].ack()
+        self._local.settle(entries)
+        last = self._local.last_tail
+        self._starts_new = last is None
+        if last is not None:
+            self._done = last.place, last.nth
+            self._seen = last.place, last.digest
+            self._history[last.place] = last.digest
+            self._epoch = last.epoch
+
+    async def run(self) -> None:
+        """Bridge until cancelled, or until it can't go on: Fenced, Gap, OtherHistory."""
+        self.recover()
+        await self._take_name()
+        begins_at = await self._begin_epoch()
+        parts = self._reads(self._done[0] or begins_at), self._asks(), self._publishes(), self._ticks()
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _take_name(self) -> None:
+        """Learn the machine's last word; Fenced while another bus speaks under its name."""
+        last = await self._last()
+        if last is None:
+            return
+        place, batch = last
+        is_other = batch.bus_id != self._bus_id and batch.kind != batches.OUT
+        if is_other and not self._replaces:
+            await self._wait_for_silence(place)
+        self._expected = place
+        self._epoch = max(self._epoch, batch.epoch)
+
+    async def _begin_epoch(self) -> int:
+        """Store our marker, behind which nothing of a predecessor can be stored; return its place."""
+        self._epoch += 1
+        while not (place := await self._publish(batches.EPOCH)):
+            await asyncio.sleep(_FULL_S)
+        return place
+
+    async def _wait_for_silence(self, place: int) -> None:
+        note(f"machine {self.machine!r} was another bus so far; waiting {self._lease_s:g} s for a word of it")
+        await asyncio.sleep(self._lease_s)
+        last = await self._last()
+        if last is not None and last[0] != place:
+            raise Fenced(
+                f"another bus is machine {self.machine!r} of this domain, and runs: give this one another name, or "
+                "take its place with --replace"
+            )
+
+    async def _last(self) -> tuple[int, Batch] | None:
+        while True:
+            try:
+                last = await self._engine.last(self.machine)
+            except Again:
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            return None if last is None else (last.place, batches.decode(last.payload))
+
+    # ---- requests ----
+
+    def _load(self, messages: list[Any]) -> None:
+        for message in messages:
+            try:
+                request = wide_words.read_request(message.data)
+            except ValueError:
+                message.ack()  # of a stranger, which knows the name of the queue
+                continue
+            key = message.sender_life, request.number
+            if request.what == wide_words.WITHDRAW:
+                self._withdraw(key, message, request)
+            elif request.group not in self._local.groups:
+                message.ack()
+                text = f"the bridge of domain {self._local.domain!r} runs without group {request.group!r}: --group it"
+                self._local.answer(request, wide_words.REFUSED, text)
+            else:
+                self._open[key] = message, request, message.sender
+                self._waiting.append(key)
+        if self._waiting:
+            self._has_requests.set()
+
+    def _withdraw(self, key: _Key, message: Any, request: wide_words.Request) -> None:
+        """Forget a request that can't have been published, or answer what became of it."""
+        if key in self._open:
+            why = self._is_full
+            if key in self._stored:
+                what, why = wide_words.STORED, self._local.why_full()
+            elif key in self._under_way or not self._leads.is_set():
+                what = wide_words.OPEN
+            else:
+                what = wide_words.WITHDRAWN
+                self._open.pop(key)[0].ack()
+            self._local.answer(request, what, why)
+        message.ack()
+
+    async def _asks(self) -> None:
+        """Take requests as they come."""
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+        descriptor = self._local.inbox.fileno()
+        loop.add_reader(descriptor, ready.set)
+        try:
+            while True:
+                messages = self._local.take_requests()
+                if messages:
+                    self._load(messages)
+                    await asyncio.sleep(0)
+                else:
+                    ready.clear()
+                    await ready.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
+    # ---- publishing ----
+
+    async def _publishes(self) -> None:
+        await self._leads.wait()
+        while True:
+            await self._has_requests.wait()
+            self._has_requests.clear()
+            while self._waiting:
+                await self._publish_requests()
+
+    async def _publish_requests(self) -> None:
+        items = self._next_items()
+        keys = [(item.life, item.number) for item in items]
+        self._under_way = set(keys)
+        if items and await self._publish(batches.DATA, tuple(items)):
+            self._stored |= self._under_way & self._open.keys()
+        else:
+            self._waiting.extendleft(reversed(keys))
+        self._under_way = set()
+        if self._is_full:
+            await asyncio.sleep(_FULL_S)
+
+    def _next_items(self) -> list[Item]:
+        """Take from the requests that wait as many as a batch may hold."""
+        items: list[Item] = []
+        left_bytes = batches.ITEMS_BYTES_MAX
+        while self._waiting:
+            key = self._waiting[0]
+            if key in self._open:  # it was not withdrawn
+                _, request, sender = self._open[key]
+                item = Item(request.what, *key, sender, request.group, request.data)
+                left_bytes -= batches.item_bytes(item)
+                if items and left_bytes < 0:
+                    break
+                items.append(item)
+            self._waiting.popleft()
+        return items
+
+    async def _publish(self, kind: int, items: tuple[Item, ...] = ()) -> int:
+        """Store a batch behind the last one; return its place.  0: there was no room, and nothing was stored."""
+        async with self._turn:
+            self._number += 1
+            low = self._local.last_tail.place if self._local.last_tail else 0
+            batch = Batch(kind, self._bus_id, self._epoch, self._number, *self._seen, low, items)
+            place = await self._store(batch)
+            self._expected = place or self._expected
+            return place
+
+    async def _store(self, batch: Batch) -> int:
+        payload = batches.encode(batch)
+        name = f"{batch.bus_id.hex()}-{batch.epoch}-{batch.number}"
+        pause_s, n_stale = _AGAIN_S, 0
+        while True:
+            try:
+                place: int = await self._engine.publish(self.machine, payload, self._expected, name)
+            except Moved:
+                found = await self._where(batch, n_stale)
+                if found:
+                    self._is_full = ""
+                    return found
+                n_stale += 1
+            except StreamFull as full:
+                self._is_full = f"full: the stream of domain {self._local.domain!r} ({full})"
+                return 0
+            except Again:
+                pass
+            else:
+                self._is_full = ""
+                return place
+            await asyncio.sleep(pause_s)
+            pause_s = min(_AGAIN_MAX_S, pause_s * 2)
+
+    async def _where(self, batch: Batch, n_stale: int) -> int:
+        """Return the place of a batch that was stored before; 0: it was not, and may be tried again."""
+        found = await self._last()
+        if found is None:
+            if self._expected and n_stale > _STALE_ANSWERS_MAX // 10:
+                await self._explain_silence()
+            return 0
+        place, last = found
+        if last.name == batch.name:
+            return place
+        self._check_fence(last)
+        if place > self._expected:
+            self._expected = place  # a predecessor's last one: our marker comes behind it
+        elif place < self._expected and n_stale > _STALE_ANSWERS_MAX:
+            raise OtherHistory(
+                f"the last batch of machine {self.machine!r} stands at {place}, and stood at {self._expected}: the "
+                "stream is another one"
+            )
+        return 0
+
+    async def _explain_silence(self) -> None:
+        """Raise the reason why the stream has nothing of this machine, which has published."""
+        with contextlib.suppress(Again):
+            if (await self._engine.ends())[1] >= self._expected:
+                raise Fenced(f"machine {self.machine!r} was put out, since it was silent: start it again")
+            raise OtherHistory(
+                f"the stream of domain {self._local.domain!r} ends before {self._expected}, where this machine's last "
+                "batch stood: it was made anew, or came back empty"
+            )
+
+    def _check_fence(self, last: Batch) -> None:
+        if last.kind == batches.OUT:
+            raise Fenced(f"machine {self.machine!r} was put out, since it was silent: start it again")
+        if last.epoch > self._epoch or (last.epoch == self._epoch and last.bus_id != self._bus_id):
+            raise Fenced(f"another bridge has taken over as machine {self.machine!r}")
+
+    # ---- re-sending ----
+
+    async def _reads(self, first: int) -> None:
+        if not self._starts_new:
+            await self._check_end(first)
+        async for stored in self._engine.read(first):
+            await self._apply(stored)
+
+    async def _check_end(self, place: int) -> None:
+        """Refuse a stream that ends before what this machine has re-sent."""
+        for _ in range(_STALE_ANSWERS_MAX):
+            with contextlib.suppress(Again):
+                if (await self._engine.ends())[1] >= place:
+                    return
+            await asyncio.sleep(_AGAIN_S)
+        raise OtherHistory(
+            f"the stream of domain {self._local.domain!r} ends before place {place}, which this machine has re-sent: "
+            "it was made anew, or came back empty"
+        )
+
+    async def _apply(self, stored: Stored) -> None:
+        digest = batches.digest_of(stored.payload)
+        self._compare(stored.place, digest)
+        batch = batches.decode(stored.payload)
+        self._compare(batch.seen_place, batch.seen_digest)
+        self._heard[stored.machine] = self._n_ticks
+        self._last_places[stored.machine] = stored.place
+        if stored.machine == self.machine:
+            self._read_own(stored, batch)
+        if batch.kind == batches.DATA and not self._starts_new:
+            await self._resend_all(stored, batch, digest)
+        self._seen = stored.place, digest
+        self._history[stored.place] = digest
+        if len(self._history) > _HISTORY:
+            self._history.popitem(last=False)
+        if self._is_own(stored, batch) and batch.kind != batches.DATA:
+            await self._note_progress()
+
+    def _is_own(self, stored: Stored, batch: Batch) -> bool:
+        return stored.machine == self.machine and batch.bus_id == self._bus_id and batch.kind != batches.OUT
+
+    def _compare(self, place: int, digest: bytes) -> None:
+        known = self._history.get(place)
+        if known is not None and known != digest:
+            raise OtherHistory(
+                f"place {place} of domain {self._local.domain!r} holds another batch than this machine has re-sent: "
+                "the stream was made anew, or came back empty"
+            )
+
+    def _read_own(self, stored: Stored, batch: Batch) -> None:
+        if not self._is_own(stored, batch):
+            if self._leads.is_set():
+                self._check_fence(batch)
+            return
+        if batch.epoch > self._epoch:
+            self._check_fence(batch)
+        if batch.epoch == self._epoch and batch.kind == batches.EPOCH:
+            self._starts_new = False  # what comes from here on is ours
+            self._leads.set()
+        if batch.epoch == self._epoch and batch.kind == batches.TICK:
+            self._n_ticks += 1
+
+    async def _resend_all(self, stored: Stored, batch: Batch, digest: bytes) -> None:
+        is_own = self._is_own(stored, batch)
+        for index, item in enumerate(batch.items):
+            if (stored.place, index) <= self._done:
+                continue
+            key = item.life, item.number
+            asked = self._open.get(key) if is_own else None
+            is_ours = item.what == wide_words.MESSAGE and item.group in self._local.groups
+            tail = Tail(
+                *(stored.place, index, *key, self._epoch, item.what, is_own, digest),
+                f"{stored.machine}/{item.sender}",
+            )
+            await self._local.resend(
+                tail, item.data, item.group if is_ours else None, asked[1].reply_to if asked else None
+            )
+            if asked:
+                asked[0].ack()
+                del self._open[key]
+                self._stored.discard(key)
+            self._done = stored.place, index
+            self._n_since_drain += 1
+            if self._n_since_drain >= DRAIN_EVERY:
+                self._n_since_drain = 0
+                self._local.drain()
+            if index % _SHARE == _SHARE - 1:
+                await asyncio.sleep(0)
+
+    async def _note_progress(self) -> None:
+        """Write into the cursor that all up to here was re-sent, also where nothing was for this machine."""
+        place, digest = self._seen
+        tail = Tail(place, WHOLE, 0, 0, self._epoch, PROGRESS, False, digest, self.machine)
+        await self._local.resend(tail, b"", None, None)
+        self._local.drain()
+        self._n_since_drain = 0
+        self._done = place, WHOLE
+
+    # ---- ticks: being there, putting out, and making room ----
+
+    async def _ticks(self) -> None:
+        await self._leads.wait()
+        while True:
+            await asyncio.sleep(self._lease_s / _TICKS)
+            await self._publish(batches.TICK)
+            with contextlib.suppress(Again):
+                await self._make_room()
+
+    async def _make_room(self) -> None:
+        """Put out machines that are silent, and take away what every other one has re-sent."""
+        lows = []
+        for machine in await self._engine.machines():
+            last = await self._engine.last(machine)
+            if last is None:
+                continue
+            batch = batches.decode(last.payload)
+            if batch.kind == batches.OUT:
+                continue
+            self._heard.setdefault(machine, self._n_ticks)
+            if self._n_ticks - self._heard[machine] >= _TICKS and machine != self.machine:
+                await self._put_out(last, batch)
+            else:
+                lows.append(min(batch.low, last.place))
+        if lows and min(lows) > 0:
+            await self._engine.purge_below(min(lows))
+
+    async def _put_out(self, last: Stored, batch: Batch) -> None:
+        """Fence a machine: its next batch is refused, unless it has spoken meanwhile."""
+        with contextlib.suppress(Moved, StreamFull, Again):
+            await put_out(self._engine, last, batch)
+            note(f"machine {last.machine!r} was silent, and is put out")
+
+
+async def put_out(engine: Any, last: Stored, batch: Batch) -> None:
+    """Store the marker that puts out a machine whose last word is `last`.  Moved, StreamFull, Again."""
+    out = Batch(batches.OUT, batch.bus_id, batch.epoch, batch.number + 1, 0, batches.NO_DIGEST, 0)
+    await engine.publish(last.machine, batches.encode(out), last.place, f"out-{last.place}")

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A domain as a whole: making its stream, looking at it, and running one machine's bridge to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import signal
+from typing import Any
+
+import busq
+from busq.bridge import batches
+from busq.bridge.bridge import Bridge, Settings, put_out
+from busq.bridge.engine import Again, JetStream, Moved, Server, connect, stream_of, subject_of
+from busq.bridge.errors import Ended
+from busq.bridge.local import Local
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def checked_name(what: str, name: str) -> str:
+    """Return the name of a domain or a machine; ValueError for what can stand in no subject, or in no sender's name."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{what} {name!r}: expected 1 to 64 letters, digits, '-' and '_'")
+    return name
+
+
+def config_of(domain: str, *, replicas: int, storage: str, bytes_max: int) -> Any:
+    """Return how a domain's stream is to be: nothing in it ends before a bridge takes it away."""
+    from nats.js import api
+
+    return api.StreamConfig(
+        name=stream_of(domain),
+        subjects=[subject_of(domain, "*")],
+        retention=api.RetentionPolicy.LIMITS,
+        discard=api.DiscardPolicy.NEW,
+        storage=api.StorageType(storage),
+        num_replicas=replicas,
+        max_bytes=bytes_max,
+        max_age=0,
+        deny_delete=True,
+        duplicate_window=120,
+    )
+
+
+async def make(server: Server, domain: str, *, replicas: int, storage: str, bytes_max: int) -> bool:
+    """Make a domain's stream; False where it is there as asked, Ended where it is another."""
+    import nats.errors
+    from nats.js import errors
+
+    connection = await connect(server)
+    try:
+        jetstream = connection.jetstream()
+        asked = config_of(domain, replicas=replicas, storage=storage, bytes_max=bytes_max)
+        try:
+            found = (await jetstream.stream_info(asked.name)).config
+        except errors.NotFoundError:
+            await jetstream.add_stream(asked)
+            return True
+        wrong = differences(found, asked)
+        if wrong:
+            raise Ended(f"domain {domain!r} is there, and is another one: {'; '.join(wrong)}")
+        return False
+    except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+        raise Ended(f"the server refuses: {error}") from None
+    finally:
+        await connection.close()
+
+
+def differences(found: Any, asked: Any) -> list[str]:
+    """Return in what a stream differs from how it is to be."""
+    fields = ["subjects", "retention", "discard", "storage", "num_replicas", "max_bytes", "max_age", "deny_delete"]
+    pairs = ((field, getattr(found, field), getattr(asked, field)) for field in fields)
+    return [f"{field} is {is_now!r}, expected {expected!r}" for field, is_now, expected in pairs if is_now != expected]
+
+
+async def look(server: Server, domain: str) -> dict[str, Any]:
+    """Return a domain's stream and its machines, as some leader knows them; Ended where there is none."""
+    connection = await connect(server)
+    engine = JetStream(connection, domain)
+    try:
+        info = await engine.info()
+        machines = []
+        for machine in await engine.machines():
+            last = await engine.last(machine)
+            if last is None:
+                continue
+            batch = batches.decode(last.payload)
+            machines.append(
+                {
+                    "machine": machine,
+                    "is_out": batch.kind == batches.OUT,
+                    "epoch": batch.epoch,
+                    "last_place": last.place,
+                    "resumes_at": batch.low,
+                }
+            )
+        state = info.state
+        return {
+            "domain": domain,
+            "storage": str(getattr(info.config.storage, "value", info.config.storage)),
+            "replicas": info.config.num_replicas,
+            "first_place": state.first_seq,
+            "last_place": state.last_seq,
+            "bytes": state.bytes,
+            "max_bytes": info.config.max_bytes,
+            "machines": machines,
+        }
+    except Again as error:
+        raise Ended(f"domain {domain!r} can't be looked at: {error}") from None
+    finally:
+        await engine.close()
+
+
+async def drop(server: Server, domain: str, machine: str) -> None:
+    """Put a machine out by hand: the stream is not kept for it any more.  Ended where it has no word there."""
+    connection = await connect(server)
+    engine = JetStream(connection, domain)
+    try:
+        last = await engine.last(machine)
+        if last is None:
+            raise Ended(f"domain {domain!r} knows no machine {machine!r}")
+        batch = batches.decode(last.payload)
+        if batch.kind != batches.OUT:
+            await put_out(engine, last, batch)
+    except Again as error:
+        raise Ended(f"domain {domain!r} can't be looked at: {error}") from None
+    except Moved:
+        raise Ended(f"machine {machine!r} has spoken just now: end its bridge first") from None
+    finally:
+        await engine.close()
+
+
+async def run(bus: busq.Bus, domain: str, groups: tuple[str, ...], server: Server, settings: Settings) -> None:
+    """Bridge a bus until a signal ends it (SIGTERM, SIGINT), or it can't go on: Ended."""
+    engine = JetStream(await connect(server), domain)
+    try:
+        local = Local(bus, domain, groups)
+        try:
+            await _run_until_signal(Bridge(local, engine, settings))
+        finally:
+            local.close()
+    finally:
+        await engine.close()
+
+
+async def _run_until_signal(bridge: Bridge) -> None:
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    running = asyncio.ensure_future(bridge.run())
+    waiting = asyncio.ensure_future(ended.wait())
+    await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if running.done():
+        running.result()
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine that carries the order: a stream of NATS JetStream, behind what little a bridge needs of it.
+
+A bridge needs two things: `publish` a payload behind the last one of its machine, or learn that another one stands
+there; and `read` all payloads from a place on, each with its place, in order and without a gap.  Whatever else fails is
+`Again`: nothing is known, and the bridge tries once more.
+
+The end of the stream is never asked for to know what was delivered: a leader that is cut off answers with an old one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from busq.bridge.errors import Ended, Gap
+from busq.bridge.notes import note
+
+_STALLED_S = 2.0  # what was stored comes sooner, or its consumer is gone
+_CALL_S = 2.0  # a call that has no answer so far is repeated, which is harmless
+_WRONG_LAST = {10071, 10164}  # the subject's last message is another than was expected
+_NO_ROOM = {10077, 10047, 10023}
+
+
+class Moved(Exception):
+    """Another message stands behind the expected one; nothing was stored."""
+
+
+class StreamFull(Exception):
+    """The stream has no room; nothing was stored."""
+
+
+class Again(Exception):
+    """Nothing is known: it was stored, or it was not."""
+
+
+class Stored(NamedTuple):
+    """A payload at its place."""
+
+    place: int
+    machine: str
+    payload: bytes
+
+
+class Server(NamedTuple):
+    """How to reach the engine."""
+
+    urls: Sequence[str]
+    creds: str | None = None
+    tls_ca: str | None = None
+
+
+async def connect(server: Server) -> Any:
+    """Return a connection, which is made anew for as long as it is not closed; Ended where no server answers."""
+    import nats  # the extra `bridge`; here, since `busq bridge --help` needs none
+    import nats.errors
+
+    options: dict[str, Any] = {}
+    if server.creds:
+        options["user_credentials"] = server.creds
+    if server.tls_ca:
+        import ssl
+
+        options["tls"] = ssl.create_default_context(cafile=server.tls_ca)
+
+    async def heard(error: Exception) -> None:
+        note(str(error) or type(error).__name__)
+
+    try:
+        connection = await nats.connect(
+            list(server.urls), allow_reconnect=False, connect_timeout=_CALL_S, max_reconnect_attempts=1, **options
+        )
+        await connection.close()
+        return await nats.connect(
+            list(server.urls),
+            max_reconnect_attempts=-1,
+            reconnect_time_wait=0.2,
+            connect_timeout=2,
+            ping_interval=5,
+            max_outstanding_pings=2,
+            error_cb=heard,
+            **options,
+        )
+    except (nats.errors.Error, OSError, ValueError) as error:
+        raise Ended(
+            f"no server answers at {', '.join(server.urls)} ({error or type(error).__name__}): expected a nats-server "
+            "with JetStream there"
+        ) from None
+
+
+def stream_of(domain: str) -> str:
+    """Return the name of the stream."""
+    return f"BUSQ_{domain}"
+
+
+def subject_of(domain: str, machine: str) -> str:
+    """Return the subject under which a machine publishes."""
+    return f"busq.{domain}.{machine}"
+
+
+class JetStream:
+    """One domain's stream."""
+
+    def __init__(self, connection: Any, domain: str) -> None:
+        self._connection, self._domain = connection, domain
+        self._stream = stream_of(domain)
+        self._jetstream = connection.jetstream(timeout=_CALL_S)
+        self._due = 0  # the highest place that is known to be stored
+
+    async def close(self) -> None:
+        """Leave the servers."""
+        with contextlib.suppress(Exception):
+            await self._connection.close()
+
+    async def publish(self, machine: str, payload: bytes, expected: int, name: str) -> int:
+        """Store a payload behind the machine's last one, whose place is `expected`; return its place.
+
+        Raises Moved, StreamFull or Again.
+        """
+        import nats.errors
+        from nats.js import errors
+
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(expected), "Nats-Msg-Id": name}
+        try:
+            stored = await self._jetstream.publish(
+                subject_of(self._domain, machine), payload, timeout=_CALL_S, stream=self._stream, headers=headers
+            )
+        except errors.APIError as error:
+            if error.err_code in _WRONG_LAST:
+                raise Moved from None
+            if error.err_code in _NO_ROOM:
+                raise StreamFull(str(error.description)) from None
+            raise Again(str(error.description)) from None
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise Again(str(error) or type(error).__name__) from None
+        self._due = max(self._due, stored.seq)
+        return int(stored.seq)
+
+    async def last(self, machine: str) -> Stored | None:
+        """Return a machine's last payload; None if it has none in the stream.  Raises Again."""
+        return await self._message(subject=subject_of(self._domain, machine))
+
+    async def _message(self, **which: Any) -> Stored | None:
+        import nats.errors
+        from nats.js import errors
+
+        try:
+            found = await self._jetstream.get_msg(self._stream, **which)
+        except errors.NotFoundError as error:
+            if error.err_code == 10037:  # no message of that subject; without the stream it is another number
+                return None
+            raise Again(str(error.description)) from None
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise Again(str(error) or type(error).__name__) from None
+        return Stored(found.seq, found.subject.rpartition(".")[2], found.data or b"")
+
+    async def ends(self) -> tuple[int, int]:
+        """Return the first and the last place, as some leader knows them.  Raises Again."""
+        state = (await self.info()).state
+        return state.first_seq, state.last_seq
+
+    async def info(self, subjects: bool = False) -> Any:
+        """Return what the server knows of the stream.  Raises Again."""
+        import nats.errors
+
+        try:
+            return await self._jetstream.stream_info(self._stream, subjects_filter=">" if subjects else None)
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise Again(str(error) or type(error).__name__) from None
+
+    async def machines(self) -> list[str]:
+        """Return the machines that have something in the stream.  Raises Again."""
+        subjects = (await self.info(subjects=True)).state.subjects or {}
+        return sorted(subject.rpartition(".")[2] for subject in subjects)
+
+    async def purge_below(self, place: int) -> None:
+        """Take away what stands before a place.  Raises Again."""
+        import nats.errors
+
+        try:
+            await self._jetstream.purge_stream(self._stream, seq=place)
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise Again(str(error) or type(error).__name__) from None
+
+    async def read(self, place: int) -> AsyncIterator[Stored]:
+        """Yield what is stored from a place on, each place once and in order, for ever; Gap where one is missing.
+
+        A consumer that leaves places out, or does not bring what is known to be stored, is made anew.
+        """
+        expected, was_gap = place, False
+        while True:
+            async with self._consumer(expected) as subscription:
+                while True:
+                    found = await self._next(subscription)
+                    if found is None:
+                        if self._due >= expected:
+                            break
+                        continue
+                    if found.place < expected:
+                        continue
+                    if found.place > expected:
+                        if was_gap:
+                            raise Gap(
+                                f"place {expected} of domain {self._domain!r} is not in the stream any more: "
+                                f"what comes next stands at {found.place}"
+                            )
+                        was_gap = True
+                        break
+                    was_gap = False
+                    expected += 1
+                    yield found
+
+    async def _next(self, subscription: Any) -> Stored | None:
+        import nats.errors
+
+        try:
+            message = await subscription.next_msg(timeout=_STALLED_S)
+        except (nats.errors.Error, asyncio.TimeoutError):
+            return None
+        return Stored(message.metadata.sequence.stream, message.subject.rpartition(".")[2], message.data)
+
+    @contextlib.asynccontextmanager
+    async def _consumer(self, place: int) -> AsyncIterator[Any]:
+        import nats.errors
+        from nats.js import api
+
+        config = api.ConsumerConfig(
+            deliver_policy=api.DeliverPolicy.BY_START_SEQUENCE,
+            opt_start_seq=max(1, place),
+            ack_policy=api.AckPolicy.NONE,
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=30.0,
+            flow_control=True,
+            idle_heartbeat=5.0,
+        )
+        subscription = None
+        while subscription is None:
+            try:
+                subscription = await self._jetstream.subscribe(
+                    subject_of(self._domain, "*"), stream=self._stream, config=config, manual_ack=True
+                )
+            except (nats.errors.Error, OSError, asyncio.TimeoutError):
+                await asyncio.sleep(0.2)
+        try:
+            yield subscription
+        finally:
+            with contextlib.suppress(Exception):
+                await subscription.unsubscribe()

