@@ -29,6 +29,8 @@ LISTEN_LIVES: int
 KIND_VIEW: int
 KIND_JOINED: int
 KIND_LEFT: int
+FILTER_UNSENT: int
+FILTER_SORTS: int
 
 class Port:
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...

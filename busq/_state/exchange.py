@@ -173,6 +173,11 @@ class StateExchange:
         """Send a word to the group with the next `flush`."""
         self.send(self._to_all, word)
 
+    @property
+    def has_words(self) -> bool:
+        """Whether `flush` has anything to send."""
+        return bool(self._outbox or self._outgoing)
+
     def flush(self, send: Callable[[str, bytes], bool], full: set[str]) -> None:
         """Send what there is room for.
 

@@ -111,7 +111,7 @@ def _read_word(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class GroupFilter:
-    """What one peer receives through.  C calls `holds_back`, `sort`, `flush` and `drop`, in one thread at a time."""
+    """What one peer receives through.  C calls `go_on`, `sort` and `drop`, in one thread at a time."""
 
     def __init__(self, port: Any) -> None:
         self._port = weakref.ref(port)  # which owns the filter: a peer that is dropped leaves at once
@@ -120,16 +120,11 @@ class GroupFilter:
         self.lock: Any = threading.RLock()  # of everything here; never held by a call that waits
         self.groups: list[_Group] = []
         self._kept: list[tuple[_Group, Callable[[], None]]] = []  # before the last sorting, with what restores them
-        self.has_unsent = False  # words that had no room
         self.shown: list[Any] = []  # of the message that is sorted: what the application is to get
         # The last message, and either what was shown for it, or, while it is sorted, what undoes that.
         self._last: tuple[Any, list[Any] | None, Callable[[], None] | None] = (None, [], None)
 
     # ---- sorting ----
-
-    def holds_back(self) -> bool:
-        """Return whether every message has to be sorted; otherwise only views and words are."""
-        return any(not one.transfer.is_open for one in self.groups)
 
     def sort(self, message: Any) -> list[Any]:
         """Sort a message, and return what the application is to get now.
@@ -226,16 +221,23 @@ class GroupFilter:
             if group.successor is not None:  # behind all others, as the last group that the peer has entered
                 self.groups.append(group.successor)
 
-    # ---- sending words: never waited for ----
+    # ---- before a message is taken ----
 
-    def flush(self) -> bool:
-        """Send the words that there is room for; returns whether some are left."""
+    def go_on(self) -> int:
+        """Send the words that there is room for, which is never waited for.
+
+        Return the bits of `core.FILTER_UNSENT`, if some are left, and of `core.FILTER_SORTS`, if every message has to
+        be sorted; otherwise only views and words are.
+        """
         full: set[str] = set()
         with self.lock:
+            bits = 0
             for group in self.groups:
-                group.flush(self._send, full)
-            self.has_unsent = bool(full)
-            return self.has_unsent
+                if group.exchange.has_words:
+                    group.flush(self._send, full)
+                if not group.transfer.is_open:
+                    bits = core.FILTER_SORTS
+        return bits | core.FILTER_UNSENT if full else bits
 
     def _send(self, to: str, word: bytes) -> bool:
         try:

@@ -7,11 +7,11 @@
  * Guarantee: what is taken out of the queue stands in `inbox` until it was sorted as a whole, and in `ready` until the owner gets it: whatever
  * the filter raises, and whatever a handler of a signal raises in it, loses nothing, as long as the port is open.
  *
- * Mechanism: holds_back() returns whether every message is to be sorted, and not only views and words of the library.  It is asked before
- * one is taken: what needs no sorting goes from the queue to the owner with no bytecode in between, where a handler could raise and a port
- * that is closed then could not give it back to a successor.  sort(message) returns what the owner is to get now; where it raises, the
- * message is sorted again by the next call.  flush() sends the words of the filter, and returns whether something is left.  drop() lets go
- * of everything, once the port is closed.  One thread at a time is at it; a thread that calls again from within is refused.
+ * Mechanism: go_on() sends the words of the filter, and returns whether some are left, and whether every message is to be sorted, and not
+ * only views and words of the library.  It is called before one is taken: what needs no sorting goes from the queue to the owner with no
+ * bytecode in between, where a handler could raise and a port that is closed then could not give it back to a successor.  sort(message)
+ * returns what the owner is to get now; where it raises, the message is sorted again by the next call.  drop() lets go of everything, once
+ * the port is closed.  One thread at a time is at it; a thread that calls again from within is refused.
  *
  * Not given: waking a thread that waits when another one finds more than it takes; it looks by itself after a slice of time.
  */
@@ -84,29 +84,15 @@ void filter_close(Port *self)
   }
 }
 
-/* 1, 0, or -1 with an exception. */
-static int filter_ask(Port *self, const char *method)
+/* Sends the words that there is room for, and learns what is to be sorted; false with an exception. */
+static int filter_go_on(Port *self)
 {
-  PyObject *said = PyObject_CallMethod(self->filter, method, NULL);
-  const int is = said ? PyObject_IsTrue(said) : -1;
+  PyObject *said = PyObject_CallMethod(self->filter, "go_on", NULL);
+  const long bits = said ? PyLong_AsLong(said) : -1;
   Py_XDECREF(said);
-  return is;
-}
-
-/* False with an exception. */
-static int ask_what_holds_back(Port *self)
-{
-  const int holds_back = filter_ask(self, "holds_back");
-  self->holds_back = holds_back != 0;
-  return holds_back >= 0;
-}
-
-/* Sends the words that there is room for; false with an exception. */
-static int flush(Port *self)
-{
-  const int has_unsent = filter_ask(self, "flush");
-  self->has_unsent = has_unsent > 0;
-  return has_unsent >= 0;
+  self->has_unsent = bits > 0 && (bits & FILTER_UNSENT);
+  self->holds_back = bits < 0 || (bits & FILTER_SORTS);
+  return bits >= 0;
 }
 
 /* The first of a list, which has it no more; NULL where there is none. */
@@ -148,7 +134,7 @@ static int sort_first(Port *self, PyObject *message)
   const Py_ssize_t n = PyList_Size(self->ready);
   const int failed = PyList_SetSlice(self->ready, n, n, list) < 0 || PyList_SetSlice(self->inbox, 0, 1, NULL) < 0;
   Py_DECREF(list);
-  return !failed && flush(self); /* now, since its owner may receive much later */
+  return !failed && filter_go_on(self); /* now, since its owner may receive much later */
 }
 
 /* The next message for the owner, or NULL with *result. */
@@ -157,7 +143,7 @@ static PyObject *next_shown(Port *self, int is_ack, int *result)
   *result = RAISED;
   while (!PyList_Size(self->ready)) {
     if (!PyList_Size(self->inbox)) {
-      if (!flush(self) || !ask_what_holds_back(self))
+      if (!filter_go_on(self))
         return NULL;
       PyObject *message = take_next(self, is_ack, result);
       if (message || *result != BUSQ_OK)
@@ -165,7 +151,7 @@ static PyObject *next_shown(Port *self, int is_ack, int *result)
       *result = RAISED;
     }
     PyObject *message = busq_sequence_item(self->inbox, 0, 0);
-    const int is_sorted = message && sort_first(self, message) && ask_what_holds_back(self);
+    const int is_sorted = message && sort_first(self, message);
     Py_XDECREF(message);
     if (!is_sorted)
       return NULL;

@@ -26,7 +26,9 @@ static const struct {
                  {"LISTEN_LIVES", BUSQ_LISTEN_LIVES},
                  {"KIND_VIEW", BUSQ_KIND_VIEW},
                  {"KIND_JOINED", BUSQ_KIND_JOINED},
-                 {"KIND_LEFT", BUSQ_KIND_LEFT}};
+                 {"KIND_LEFT", BUSQ_KIND_LEFT},
+                 {"FILTER_UNSENT", FILTER_UNSENT},
+                 {"FILTER_SORTS", FILTER_SORTS}};
 
 static const char *const arguments[N_ARGUMENTS] = {"", "to", "data", "handles", "timeout", "messages", "obj", "size", "receivers", "ack", "limit"};
 static const char *const kinds[N_KINDS] = {"data", "view", "joined", "left", "node_destroyed", "node_released", "control"};

@@ -28,6 +28,12 @@ typedef enum {
   N_KINDS
 } message_kind;
 
+/* What `go_on` of a filter returns, together. */
+enum {
+  FILTER_UNSENT = 1, /* it has words that found no room */
+  FILTER_SORTS = 2   /* it wants to sort every message, not only views and words */
+};
+
 /* Names of arguments, as indices of busq_state.arguments. */
 typedef enum {
   ARGUMENT_NONE,
