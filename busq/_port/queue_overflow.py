@@ -22,7 +22,7 @@ GRACE_S = 0.002  # a process that gets makes room sooner than a thread would hav
 _PATIENCE_S = 0.05  # longer than the scheduler keeps a process that gets from its core, where several put
 _PATIENCE_SHARE = 0.5
 _BATCH = 100
-_STRUCK_S = 1.0  # a call that a handler of a signal ended does not go on
+_STRUCK_S = 1.0  # a call that a handler of a signal ended just before it went on
 
 
 def _tally_key(name: str) -> int:
@@ -117,9 +117,11 @@ class Overflow:
         begun, gone_on = _thread.allocate_lock(), _thread.allocate_lock()
         begun.acquire()
         gone_on.acquire()
-        _thread.start_new_thread(self._feed, (begun, gone_on))
-        begun.acquire()
-        gone_on.release()
+        try:
+            _thread.start_new_thread(self._feed, (begun, gone_on))
+            begun.acquire()
+        finally:
+            gone_on.release()
 
     def _feed(self, begun: Any, gone_on: Any) -> None:
         is_mine = self._fed.acquire(blocking=False)  # otherwise another one was begun meanwhile

@@ -7,6 +7,7 @@ these places in turn, by a trace function.
 
 from __future__ import annotations
 
+import _thread
 import dis
 import functools
 import gc
@@ -15,6 +16,7 @@ import queue as standard
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from conftest import PATIENCE_S, wait_until
 from test_queues import OURS
 
 import busq
-from busq._port import queue_exit, queue_home
+from busq._port import queue_exit, queue_home, queue_overflow
 
 CAPACITY = 16
 
@@ -233,6 +235,22 @@ def test_what_is_collected_in_a_put_may_put(kind: type[busq.Queue[Any]]) -> None
 
 
 # ---- a handler that raises ----
+
+
+def test_a_put_that_is_struck_as_it_begins_the_thread_holds_it_up_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin_and_be_struck(*arguments: Any) -> None:
+        _thread.start_new_thread(*arguments)
+        raise StruckError
+
+    queue = busq.Queue[int]()
+    for number in range(CAPACITY):
+        queue.put(number)
+    monkeypatch.setattr(queue_overflow, "_STRUCK_S", 10 * PATIENCE_S)
+    threads = SimpleNamespace(allocate_lock=_thread.allocate_lock, start_new_thread=begin_and_be_struck)
+    monkeypatch.setattr(queue_overflow, "_thread", threads)
+    with pytest.raises(StruckError):
+        queue.put(CAPACITY)
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 1)] == list(range(CAPACITY + 1))
 
 
 def test_a_task_that_a_struck_get_had_taken_comes_again_at_once() -> None:
