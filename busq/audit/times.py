@@ -51,7 +51,10 @@ class Pace:
             return Check("side", UNKNOWN, text="the logs have no times")
         side = ffi.new("busq_side *")
         check_result(lib.busq_times_judge_side(self._times, side))
-        unknown = f"the logs lack times of {side.n_unknown:,} of {amount(side.n_messages, 'message')}"
+        unknown = (
+            f"of {side.n_unknown:,} of {amount(side.n_messages, 'message')} some time is not known: of the send, "
+            "of its return (end_ns), or of a delivery"
+        )
         if side.count:
             return Check(
                 "side",

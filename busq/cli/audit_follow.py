@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq._util.humanize import amount
+from busq._util.humanize import amount, listed
 from busq.cli.base import Refusal, is_read, print_json
 
 if TYPE_CHECKING:
@@ -65,7 +65,26 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
         print_json({"type": "summary"} | found.as_json())
     else:
         click.echo(_summary(found))
+        if found.has_looked and not found.events:
+            click.echo(_why_nothing(paths[0]))
     return _code(found)
+
+
+def _why_nothing(path: str) -> str:
+    """Return why nothing under a path was judged."""
+    from busq.trace import find
+    from busq.trace.errors import TraceError
+
+    try:
+        sources = find([path]).sources
+    except (TraceError, OSError) as error:
+        return str(error)
+    formats = listed(sorted({source.format for source in sources if source.format != "busq"}))
+    what = f"logs in {formats}" if formats else "tables that others wrote, or empty ones"
+    return (
+        f"{path} holds {what}: --follow takes what busq records as it grows, with segments in order; "
+        f"busq audit {path} judges what is there"
+    )
 
 
 def _code(found: Followed) -> int:

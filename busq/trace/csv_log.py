@@ -74,6 +74,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     parsed = Parsed(path, f"{len(heading)} values, of {', '.join(heading)}")
     parsed.cut = blank + body.count(b"\n") + 1 if not body.endswith(b"\n") else 0
     parsed.findings += [cut] if cut else []
+    parsed.names = [*heading, *hive_keys(path)]
     reader = _Reader(path, Fields(options), hive_keys(path), heading, _delimiter(first))
     line = blank + 1  # the heading's
     for piece in pieces(body[len(first.encode()) + 1 :], quote=b'"'):

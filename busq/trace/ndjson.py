@@ -22,6 +22,7 @@ from busq.trace.values import Bad
 __all__ = ["is_log", "read", "records_in", "runs_in"]
 
 _LOOKED_AT = 20
+_HEAD = 1 << 16
 _KEY = re.compile(r'[{,]\s*"([^"\\]{1,40})"\s*:')
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, perhaps
 
@@ -75,6 +76,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     parsed = Parsed(path, "an object with a process, a kind and a message")
     parsed.cut = text.count(b"\n") + 1 if not text.endswith(b"\n") and text else 0
     parsed.findings += [cut] if cut else []
+    parsed.names = [*names_in(text[:_HEAD]), *keys]
     line = 1
     for piece in pieces(text):
         block = _columns(piece, keys, fields, line) or block_of(_records(piece, parsed, keys, fields, line))

@@ -209,6 +209,7 @@ class Parsed:
     bad: list[BadLine] = field(default_factory=list)
     cut: int = 0  # the last line, if it has no end
     findings: list[Finding] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)  # of its columns, or of the fields of its first object
 
     def runs(self) -> list[tuple[str, set[str]]]:
         """Return the runs in it, each with its processes."""
@@ -272,6 +273,11 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
         findings += [
             finding for each in parsed for finding in by_host(each.path, each.bad, {}, each.expected, each.cut)
         ]
+        fields = Fields(source.options)
+        for each in parsed:  # a mistyped column is why
+            known = fields.known_in(each.names)
+            if each.names and not fields.are_messages(known) and not {"process", "kind"} <= known:
+                raise TraceError(f"{each.path}: {fields.lacking_in(each.names)}")
         reason = findings[0].text if findings else ""
         raise TraceError(
             f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}: {reason}".rstrip(": ")

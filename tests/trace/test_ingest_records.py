@@ -105,6 +105,15 @@ def test_a_field_that_is_not_there_to_be_named_is_refused(tmp_path: Path) -> Non
         read(tmp_path, "a.csv", comma(), colour="red")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.ndjson"])
+def test_a_mistyped_column_is_told_the_columns_and_the_nearest(name: str, tmp_path: Path) -> None:
+    rows = [{"Tag": kind, "host": process, "msg": "m"} for kind, process in (("send", "ann"), ("deliver", "bob"))]
+    text = ndjson(rows) if name == "a.ndjson" else "Tag,host,msg\nsend,ann,m\ndeliver,bob,m\n"
+    wanted = r"found the columns Tag, host and msg, but no 'Tagg' for kind: try --field kind=Tag$"
+    with pytest.raises(TraceError, match=wanted):
+        read(tmp_path, name, text, kind="Tagg")
+
+
 @pytest.mark.parametrize(("separator", "between"), [(",", " "), (",", ";"), ("\t", " "), (";", " "), (";", ",")])
 def test_columns_and_destinations_may_be_separated_in_other_ways(tmp_path: Path, separator: str, between: str) -> None:
     assert stories(read(tmp_path, "a.csv", comma(separator=separator, between=between))) == STORIES

@@ -515,3 +515,13 @@ def test_busqs_own_files_are_judged_as_in_memory(spark: SparkSession, tmp_path: 
         name: (check.count, check.verdict) for name, check in wanted.checks.items()
     }, f"BUSQ_SEED={SEED}"
     assert (found.messages, found.deliveries, found.events) == (wanted.messages, wanted.deliveries, wanted.events)
+
+
+def test_islands_of_too_small_a_width_are_refused(spark: SparkSession) -> None:
+    land = spark.createDataFrame([("", 0, 5_000_000)], islands.ISLANDS)
+    events = spark.createDataFrame([("", 7)], "run string, rank long")
+    with pytest.raises(ValueError, match=r"width 1: .* 5,000,001 stretches .* take a width of 6 or more"):
+        islands.within(events, land, width=1)
+    assert islands.within(events, land, width=6).count() == 1
+    with pytest.raises(ValueError, match="width 0: expected a number of ranks"):
+        islands.islands(land, width=0)

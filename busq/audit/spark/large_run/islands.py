@@ -26,6 +26,8 @@ from busq.lab.observers import History
 
 __all__ = ["ISLANDS", "dirty", "extend", "islands", "judged", "ranked", "restamped", "results_of", "stepped", "within"]
 
+STRETCHES_MAX = 1_000_000  # rows that are sent to all executors
+
 ISLANDS = T.StructType(
     [
         T.StructField("run", T.StringType()),
@@ -151,6 +153,8 @@ def islands(spans: DataFrame, *, width: int) -> DataFrame:
     >>> islands(spans, width=10).orderBy("low").select("low", "high").collect()
     [Row(low=1, high=8), Row(low=20, high=30)]
     """
+    if width < 1:
+        raise ValueError(f"width {width}: expected a number of ranks, from 1 on")
     stretches = spans.withColumn("stretch", F.floor(F.col("low") / width))
     return _merged(_merged(stretches, ("run", "stretch")), ("run",)).select("run", "low", "high")
 
@@ -170,9 +174,18 @@ def within(events: DataFrame, land: DataFrame, *, width: int) -> DataFrame:
     Why that is enough: every step that a cycle takes from a higher rank to a lower one lies on one island, and a cycle
     crosses each rank between its lowest and its highest on some such step; so all of it lies on one.
 
+    Errors: ValueError for a width below 1, or one of which the islands take more than STRETCHES_MAX.
+
     >>> within(ranks, land, width=1000).count()
     4
     """
+    count = land.agg(F.sum(F.floor(F.col("high") / width) - F.floor(F.col("low") / width) + 1)).collect()[0][0] or 0
+    if count > STRETCHES_MAX:
+        least = -(-width * count // STRETCHES_MAX)
+        raise ValueError(
+            f"width {width}: the islands lie in {count:,} stretches of it: expected at most {STRETCHES_MAX:,}; take a "
+            f"width of {least} or more"
+        )
     first, last = F.floor(F.col("low") / width), F.floor(F.col("high") / width)
     stretches = land.select("run", "low", "high", F.explode(F.sequence(first, last)).alias("stretch"))
     keyed = events.withColumn("stretch", F.floor(F.col("rank") / width))

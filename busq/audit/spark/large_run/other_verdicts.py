@@ -51,7 +51,10 @@ def judge_times(case: Case, firsts: Callable[[], DataFrame]) -> tuple[Check, Fig
     if rows:
         return _late(case, rows[0], at_least=not are_known), figures
     if not are_known:
-        text = "nothing was found, but the logs lack some times"
+        text = (
+            "nothing was found, but of some messages a time is not known: of the send, of its return (end_ns), or of a "
+            "delivery"
+        )
         return Check("side", UNKNOWN, text=text, engine="relational"), figures
     text = "no message was delivered before one that was known to be sent when it was called"
     return Check("side", VALID, text=text, engine="relational"), figures
