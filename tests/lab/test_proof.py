@@ -70,6 +70,11 @@ REASONS = {
     "no-pass": ("receive_final", "a process has passed what is settled there"),
     "equal-proposal": ("receive_data", "what is open is above what is delivered"),
     "tie-per-process": ("deliver", "what is decided is above what is delivered"),
+    # causal-matrix
+    "at-once": ("deliver", "the past of what was delivered was delivered"),
+    "fifo-only": ("deliver", "the past of what was delivered was delivered"),
+    "unmerged": ("deliver", "a matrix counts what its process is aware of"),
+    "self-uncounted": ("send", "a matrix counts what its process is aware of"),
     # token
     "without-token": ("give_number", "no two messages have one number"),
     "two-tokens": ("pass_on", "the token is in one place"),

@@ -17,10 +17,14 @@ from busq.lab.proof.result import Counterexample
 __all__ = ["execution_of"]
 
 # In each model, the relations with these roles.  A message without a sender in the model has one of its own.
-SENT = {"multicast": "begun", "skeen": "sent", "cykas": "sent"}
-SENDER = {"skeen": "sender", "cykas": "source"}
-DESTINATION = {"multicast": "dest", "skeen": "dest", "cykas": "target"}
-CAUSE = {"skeen": "cause", "cykas": "past"}  # known to the sender of the second when it sent that
+SENT = {"multicast": "begun", "skeen": "sent", "cykas": "sent", "causal-matrix": "sent"}
+SENDER = {"skeen": "sender", "cykas": "source", "causal-matrix": "sender"}
+DESTINATION = {"multicast": "dest", "skeen": "dest", "cykas": "target", "causal-matrix": "dest"}
+CAUSE = {
+    "skeen": "cause",
+    "cykas": "past",
+    "causal-matrix": "past",
+}  # known to the sender of the second when it sent that
 
 
 def execution_of(system: System, example: Counterexample) -> Execution:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from busq.lab.proof.logic import System
 from busq.lab.proof.models import (
+    causal,
+    causal_violations,
     cykas,
     cykas_violations,
     multicast,
@@ -23,7 +25,11 @@ from busq.lab.proof.states import Violation
 __all__ = ["MODELS", "VIOLATIONS"]
 
 MODELS: dict[str, System] = {
-    system.name: system for system in (multicast.SYSTEM, patience.SYSTEM, skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM)
+    system.name: system
+    for system in (
+        *(multicast.SYSTEM, patience.SYSTEM),
+        *(skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM, causal.SYSTEM),
+    )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "multicast": multicast_violations.VIOLATIONS,
@@ -31,4 +37,5 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "token": token_violations.VIOLATIONS,
+    "causal-matrix": causal_violations.VIOLATIONS,
 }
