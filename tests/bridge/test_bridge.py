@@ -10,10 +10,12 @@ from collections.abc import Callable
 
 import pytest
 from bridging import WAIT_S, Machine, Server, data_of, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
+from conftest import Child
 
 import busq
 
 Make = Callable[..., Machine]
+Fork = Callable[..., Child]
 
 
 def test_members_of_two_machines_receive_in_one_order(machine: Make) -> None:  # noqa: F811
@@ -312,3 +314,45 @@ def begin_and_end(machine: Machine) -> tuple[int, str]:  # noqa: F811
     assert machine.process
     machine.process.wait(WAIT_S)
     return machine.end()
+
+
+def test_threads_of_one_peer_send_at_once(machine: Make) -> None:  # noqa: F811
+    here = machine("m1")
+    with here.bus.join("alice") as alice:
+        alice.enter("prices")
+        threads = [
+            threading.Thread(target=alice.send_many, args=([("@prices", b"%d %d" % (who, n)) for n in range(50)],))
+            for who in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        received = [data for _, data, _ in data_of(alice, 200)]
+        for thread in threads:
+            thread.join()
+    for who in range(4):
+        sent = [b"%d %d" % (who, n) for n in range(50)]
+        assert [data for data in received if data.startswith(b"%d " % who)] == sent
+
+
+def test_a_sender_that_is_killed_while_it_waits_keeps_none_waiting(machine: Make, fork: Fork) -> None:  # noqa: F811
+    here, there = machine("m1"), machine("m2")
+    with here.bus.join("alice") as alice, there.bus.join("bob") as bob:
+        bob.enter("prices")
+        here.server.process.send_signal(signal.SIGSTOP)
+        try:
+            child = fork(send_one, here.bus.name)
+            wait_until("it has asked", lambda: n_sent(here, "carl"))
+            child.kill()
+            child.wait()
+        finally:
+            here.server.process.send_signal(signal.SIGCONT)
+        alice.send("@prices", b"alice's", timeout=WAIT_S)
+        assert sorted(data for _, data, _ in data_of(bob, 2)) == [b"alice's", b"carl's"]
+
+
+def send_one(bus_name: str) -> None:
+    busq.Bus.open(bus_name).join("carl").send("@prices", b"carl's")
+
+
+def n_sent(machine: Machine, name: str) -> int:  # noqa: F811
+    return sum(one["sent"] for one in machine.bus.stats()["peers"] if one["name"] == name)
