@@ -29,7 +29,8 @@ def _search(bound: Bound, limits: dict[str, Any], *, reduced: bool, bare: bool =
             bound.order,
             processes,
             messages,
-            fan_out=min(bound.fan_out, processes - 1),
+            fan_out=min(bound.fan_out, processes - (not bound.to_self)),
+            to_self=bound.to_self,
             application=bound.application,
             reductions=ALL if reduced else (),
             progress=progress,
@@ -210,6 +211,7 @@ def _row_of_orders(bound: Bound, pair: Sequence[Result]) -> Row:
         count = "" if result.broken else f"{at_least}{result.unique_states:,}"
         cells += [f"{count}{where}".strip(), _seconds(result.seconds)]
     to = "1" if bound.fan_out == 1 else f"1 to {bound.fan_out}"
+    to += ", self too" if bound.to_self else ""
     verdict = _verdict(pair[0])
     if pair[-1].holds is not pair[0].holds:
         verdict += f"; unreduced: {_verdict(pair[-1])}"

@@ -21,6 +21,7 @@ from busq.check import Counterexample, Interrupted
 from busq.check import run as check
 from busq.cli import commands
 from busq.lab.check import bounds
+from busq.lab.check.vacuous import Sends, vacuous
 from busq.orders import ORDERS, parse
 from busq.scenario import load
 
@@ -387,6 +388,13 @@ def test_a_table_that_is_interrupted_keeps_what_was_found(monkeypatch: pytest.Mo
 def test_every_order_stands_in_the_table_of_orders() -> None:
     assert {parse(one.order)[0].name for one in bounds.ORDERS} == set(ORDERS)
     assert all(one.breaks is ORDERS[parse(one.order)[0].name].laboratory for one in bounds.ORDERS)
+
+
+@pytest.mark.parametrize("name", sorted({one.order for one in bounds.ORDERS if not one.breaks}))
+def test_whatever_an_order_claims_could_break_at_one_of_its_bounds_in_the_table(name: str) -> None:
+    rows = [one for one in bounds.ORDERS if one.order == name]
+    out_of_reach = [set(vacuous(Sends(one.processes, one.messages, one.fan_out, one.to_self))) for one in rows]
+    assert not set.intersection(*out_of_reach) & parse(name)[0].claims
 
 
 def test_the_rate_of_the_paper_is_computed_from_its_table() -> None:
