@@ -70,6 +70,10 @@ REASONS = {
     "no-pass": ("receive_final", "a process has passed what is settled there"),
     "equal-proposal": ("receive_data", "what is open is above what is delivered"),
     "tie-per-process": ("deliver", "what is decided is above what is delivered"),
+    # sequencer
+    "requests-overtake": ("multicast", "requests are multicast in their order"),
+    "data-overtakes": ("deliver", "what is first is delivered first"),
+    "own-at-once": ("deliver", "what is delivered was multicast, and is addressed here"),
     # causal-matrix
     "at-once": ("deliver", "the past of what was delivered was delivered"),
     "fifo-only": ("deliver", "the past of what was delivered was delivered"),

@@ -17,14 +17,11 @@ from busq.lab.proof.result import Counterexample
 __all__ = ["execution_of"]
 
 # In each model, the relations with these roles.  A message without a sender in the model has one of its own.
-SENT = {"multicast": "begun", "skeen": "sent", "cykas": "sent", "causal-matrix": "sent"}
-SENDER = {"skeen": "sender", "cykas": "source", "causal-matrix": "sender"}
-DESTINATION = {"multicast": "dest", "skeen": "dest", "cykas": "target", "causal-matrix": "dest"}
-CAUSE = {
-    "skeen": "cause",
-    "cykas": "past",
-    "causal-matrix": "past",
-}  # known to the sender of the second when it sent that
+SENT = {"multicast": "begun", "skeen": "sent", "cykas": "sent", "causal-matrix": "sent", "sequencer": "sent"}
+SENDER = {"skeen": "sender", "cykas": "source", "causal-matrix": "sender", "sequencer": "sender"}
+DESTINATION = dict.fromkeys(("multicast", "skeen", "causal-matrix", "sequencer"), "dest") | {"cykas": "target"}
+# Known to the sender of the second when it sent that.
+CAUSE = {"skeen": "cause", "cykas": "past", "causal-matrix": "past", "sequencer": "cause"}
 
 
 def execution_of(system: System, example: Counterexample) -> Execution:

@@ -15,6 +15,8 @@ from busq.lab.proof.models import (
     multicast_violations,
     patience,
     patience_violations,
+    sequencer,
+    sequencer_violations,
     skeen,
     skeen_violations,
     token,
@@ -28,7 +30,7 @@ MODELS: dict[str, System] = {
     system.name: system
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM),
-        *(skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM, causal.SYSTEM),
+        *(skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM, sequencer.SYSTEM, causal.SYSTEM),
     )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
@@ -37,5 +39,6 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "token": token_violations.VIOLATIONS,
+    "sequencer": sequencer_violations.VIOLATIONS,
     "causal-matrix": causal_violations.VIOLATIONS,
 }
