@@ -27,9 +27,18 @@ CREDS = click.option("--creds", metavar="FILE", help="The credentials of the acc
 TLS_CA = click.option("--tls-ca", metavar="FILE", help="The authority that the servers' certificates are of.")
 
 
-@click.group()
+@click.group(
+    epilog=examples(
+        "busq bridge init shop",
+        "busq bridge run orders --domain shop --machine till1 --group prices",
+        "busq bridge ls shop",
+    )
+)
 def bridge() -> None:
-    """Carry groups over several machines: one order for all of them, that of a stream of NATS JetStream."""
+    """Carry groups over several machines, in one order.
+
+    The order is that of a stream of NATS JetStream, one for each domain.
+    """
 
 
 def _call(work: Coroutine[Any, Any, T]) -> T:
