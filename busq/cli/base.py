@@ -347,7 +347,7 @@ def _read_log(path: str, size_bytes: int, reason: str) -> Schedule:
 def together(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the sums of judged runs; a property is judged over those that claim it, or over all where none does."""
     verdicts: dict[str, Any] = {}
-    for name in runs[0]["verdicts"]:
+    for name in runs[0]["verdicts"] if runs else ():
         mine = [run["verdicts"][name] for run in runs]
         judged = [verdict for verdict in mine if verdict["claimed"]] or mine
         verdicts[name] = {

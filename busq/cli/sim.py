@@ -95,10 +95,11 @@ def _config(options: dict[str, Any], order: str, **more: bool) -> Config:
 def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **options: Any) -> int:
     """Simulate a workload under one order or several, and judge what happened.
 
-    Exit code 1 means that an order broke something that it promises.
+    Exit code 1 means that an order broke something that it promises; 130, Ctrl-C: the orders that were through by then.
     """
     from busq.cli import sim_show
     from busq.lab.sweep import run_all
+    from busq.lab.sweep.pool import Stopped
 
     record, traces = options.pop("record"), options.pop("traces")
     if record is not None and len(names) != 1:
@@ -106,18 +107,26 @@ def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **
     check_record(traces, "busq sim run --traces")
     wants_events = record is not None or traces is not None
     config = _config(options, names[0], judge=not no_judge, record=wants_events)
-    with simulating("sim") as progress:
-        results = run_all([dataclasses.replace(config, order=name) for name in names], jobs=workers, progress=progress)
-    runs = dict(zip(names, results, strict=True))
+    configs = [dataclasses.replace(config, order=name) for name in names]
+    try:
+        with simulating("sim") as progress:
+            results = dict(enumerate(run_all(configs, jobs=workers, progress=progress)))
+    except Stopped as stopped:
+        results = dict(stopped.results)
+    is_whole = len(results) == len(names)
+    runs = {name: results[place] for place, name in enumerate(names) if place in results}
     if as_json:
-        print_json(sim_show.as_json(runs))
-    else:
+        print_json({**sim_show.as_json(runs), "complete": is_whole})
+    elif runs:
         sim_show.show_runs(config, runs)
-    if record is not None:
+    if record is not None and is_whole:
         write_text(record, _events(results[0]).as_json())
     for name, result in runs.items() if traces is not None else ():
         _write_trace(traces, name, result)
-    return 0 if all(result.ok for result in results) else 1
+    if not is_whole:
+        click.echo(f"INCOMPLETE: stopped after {len(runs)} of {len(names)} simulations", err=True)
+        return 130
+    return 0 if all(result.ok for result in runs.values()) else 1
 
 
 def _events(result: Result) -> Execution:

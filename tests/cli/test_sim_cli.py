@@ -413,6 +413,29 @@ def test_whenever_it_is_stopped_what_is_there_is_whole(
     assert run(*arguments[:-1]).exit_code == 130
 
 
+@pytest.mark.parametrize("simulations", [0, 2])
+def test_a_run_of_several_orders_that_is_stopped_prints_those_that_are_through(
+    monkeypatch: pytest.MonkeyPatch, simulations: int
+) -> None:
+    arguments = ["run", "--jobs", "1", "--order", "mfss,cykas,fifo", "--processes", "4", "--messages", "5"]
+    stopped_after(monkeypatch, simulations)
+    result = run(*arguments, "--json")
+    assert result.exit_code == 130
+    found = json.loads(result.stdout)
+    assert found["complete"] is False
+    assert [point["order"] for point in found["points"]] == ["mfss", "cykas", "fifo"][:simulations]
+    assert f"INCOMPLETE: stopped after {simulations} of 3 simulations" in result.stderr
+
+
+def test_a_run_that_is_stopped_prints_a_table_of_the_orders_that_are_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_after(monkeypatch, 2)
+    text = run("run", "--jobs", "1", "--order", "mfss,cykas,fifo", "--processes", "4", "--messages", "5")
+    assert text.exit_code == 130
+    rows = {line.split()[0] for line in text.stdout.splitlines() if line.split()}
+    assert {"mfss", "cykas"} <= rows
+    assert "fifo" not in rows
+
+
 def test_sensitivity_that_is_stopped_prints_whole_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["sensitivity", "--figures", "fig5", "--jobs", "1", "--seeds", "1", "--messages", "5"]
     stopped_after(monkeypatch, 100)
