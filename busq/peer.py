@@ -741,7 +741,7 @@ class Peer:
 
         Messages that two peers both receive come to both in the same order, and no message comes before one that its
         sender knew of.  A message larger than 4096 bytes keeps its place in the queue until its `data` or `view()` was
-        read, or it was dropped.
+        read, or it was dropped; the places of those received behind it come free with it, and no sooner.
 
         Parameters: `timeout`, how many seconds to wait: None waits for ever, 0 tries once; `ack`, True keeps the
         message until `Message.ack` is called: one that is not acknowledged comes again to the successor of this peer,
