@@ -74,6 +74,11 @@ REASONS = {
     "requests-overtake": ("multicast", "requests are multicast in their order"),
     "data-overtakes": ("deliver", "what is first is delivered first"),
     "own-at-once": ("deliver", "what is delivered was multicast, and is addressed here"),
+    # lamport
+    "unheard": ("deliver", "what is still to come is above what is delivered"),
+    "acks-overtake": ("hear", "what was sent before it was heard has arrived"),
+    "same-time": ("submit", "what is still to come is above what is delivered"),
+    "no-raise": ("receive_data", "a clock has reached what is queued"),
     # causal-matrix
     "at-once": ("deliver", "the past of what was delivered was delivered"),
     "fifo-only": ("deliver", "the past of what was delivered was delivered"),

@@ -11,6 +11,8 @@ from busq.lab.proof.models import (
     causal_violations,
     cykas,
     cykas_violations,
+    lamport,
+    lamport_violations,
     multicast,
     multicast_violations,
     patience,
@@ -30,7 +32,7 @@ MODELS: dict[str, System] = {
     system.name: system
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM),
-        *(skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM, sequencer.SYSTEM, causal.SYSTEM),
+        *(skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, causal.SYSTEM),
     )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
@@ -40,5 +42,6 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "cykas": cykas_violations.VIOLATIONS,
     "token": token_violations.VIOLATIONS,
     "sequencer": sequencer_violations.VIOLATIONS,
+    "lamport": lamport_violations.VIOLATIONS,
     "causal-matrix": causal_violations.VIOLATIONS,
 }
