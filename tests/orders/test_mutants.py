@@ -9,6 +9,7 @@ import pytest
 from mutants.run import ALL_REDUCTIONS, Workshop, look, search
 from mutants.table import LABORATORY, MUTANTS, Bound, Mutant
 
+from busq.lab.check import bounds
 from busq.orders import ORDERS
 
 BOTH = (0, ALL_REDUCTIONS)  # reductions must hide nothing
@@ -37,6 +38,34 @@ def assert_found(workshop: Workshop, mutant: Mutant) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_slip_is_found_with_and_without_reductions(workshop: Workshop, mutant: Mutant) -> None:
     assert_found(workshop, mutant)
+
+
+REFUTED = [
+    ("sequencer", "what one sends oneself is delivered at once", ("consistent", "total")),
+    ("sequencer", "it says that it needs no channels that keep the order", ("fifo", "causal")),
+    ("token", "it delivers whatever number comes", ("consistent", "total")),
+    ("token", "who passes the token on keeps one", ("fifo", "causal")),
+    ("lamport", "a clock is not raised by the timestamps that come", ("consistent", "total")),
+    ("lamport:ack=all", "it does not wait for the last process", ("consistent", "total")),
+    ("skeen", "a sender's clock is not raised by the timestamp that it has decided", ("consistent", "total")),
+    ("bus1", "a block lets messages of the next timestamp pass", ("consistent", "total")),
+    ("bus1", "the clock is not ticked: a message has the timestamp of another", ("fifo", "causal")),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("order", "slip", "broken"), REFUTED)
+def test_what_a_total_order_claims_is_refuted_by_a_slip_at_its_bound_in_the_table(
+    workshop: Workshop, order: str, slip: str, broken: tuple[str, ...]
+) -> None:
+    """Two processes with two messages each, to themselves too.  No slip is known that breaks fifo of lamport there."""
+    (row,) = (one for one in bounds.ORDERS if (one.order, one.processes, one.to_self) == (order, 2, True))
+    (mutant,) = (one for one in MUTANTS if (one.order, one.slip) == (order, slip))
+    program = workshop.build(mutant)
+    for name in broken:
+        bound = Bound(row.processes, row.messages, fan_out=row.fan_out, with_self=1)
+        found = search(program, order, bound, ALL_REDUCTIONS, f"judged={name}")
+        assert name in found["broken"], found
 
 
 @pytest.mark.long
