@@ -78,6 +78,11 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
 @click.option(
     "--staging", metavar="DIR", help="With --table: a folder that all executors see.  [default: where Spark spills]"
 )
+@click.option(
+    "--sql",
+    type=click.Choice(("duckdb", "spark")),
+    help="Judge nothing: print the checks of a table, of Parquet files or by --table, as SQL.",
+)
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
 @click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
@@ -162,6 +167,8 @@ class _Command:
         claims(self.asked["order"] or "", allow=self.asked["allow"], ask=self.asked["ask"])
         known(self.asked.get("checks", ()))
         self._check_files()
+        if self.options["sql"]:
+            return self._print_sql()
         audit_tables.check(self.paths, self.options)
         self.settings = audit_tables.settings(self.options)
         if self.options["compare"]:
@@ -177,6 +184,32 @@ class _Command:
             code = self._tell(found)
             self._draw(sources)
         return code
+
+    def _print_sql(self) -> int:
+        from busq.audit.sql import script
+        from busq.trace import parquet_head
+
+        dialect, options = self.options["sql"], self._format_options()
+        if bool(self.paths) == bool(self.options["tables"]) or len(self.paths) + len(self.options["tables"]) > 1:
+            raise Refusal("--sql takes one table: a folder or file of Parquet, or --table NAME")
+        if self.options["tables"]:
+            (table,) = self.options["tables"]
+            names = [name.removeprefix("field.") for name in options if name.startswith("field.")]
+            given = [options[f"field.{name}"] for name in names]
+            plain = ("process", "kind", "message", "destinations", "position")
+            click.echo(script(dialect, table, [*given, *(name for name in plain if name not in names)], options))
+            return 0
+        sources, _ = self._find()
+        if sources[0].format != "busq":
+            raise Refusal(f"--sql reads tables in Parquet, and {sources[0].paths[0]} is {sources[0].format}")
+        head = parquet_head.head(sources[0].paths[0], sources[0].options)
+        if not isinstance(head, parquet_head.Head):
+            raise Refusal(head.text)
+        path = self.paths[0].rstrip("/").replace("'", "''")
+        path = f"{path}/**/*.parquet" if os.path.isdir(self.paths[0]) and dialect == "duckdb" else path
+        table = f"read_parquet('{path}')" if dialect == "duckdb" else f"parquet.`{path}`"
+        click.echo(script(dialect, table, list(head.columns), dict(sources[0].options)))
+        return 0
 
     def _judge(self, sources: Sequence[Source], findings: Sequence[Finding]) -> Audit:
         from busq.audit import Audit

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks as SQL, for those whose events stand in a warehouse: a script for DuckDB or Spark SQL that counts faults.
+
+The script counts what `busq audit` counts for lost, duplicated, phantom, fifo and side.  Causal order is looked at over
+one hop: a delivery is late if something was delivered before it that was sent by a process which had sent or delivered
+the late message before; chains of more hops take the engines.  Nothing is guessed and no verdict is given: the rows
+need positions (or times without ties), names of messages have to be of one sender each, and rows of other kinds
+than sends and first deliveries (redelivered, abort) are left out.  Deliveries of what had not been sent yet are judged
+as all others, which the engines do not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from busq.errors import BusqError
+from busq.trace.field_names import Fields
+from busq.trace.schema import Kind
+
+__all__ = ["DIALECTS", "NoSql", "script"]
+
+DIALECTS = {"duckdb": "unnest", "spark": "explode"}  # and what makes rows of a list
+
+_BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
+_KINDS = (Kind.SEND, Kind.DELIVER)
+
+
+class NoSql(BusqError):
+    """Raised where there is no SQL for the checks of a table; the text gives the reason."""
+
+
+def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[str, str]) -> str:
+    """Return a script whose last query has a row for each check: its name, and how many faults there are.
+
+    Parameters: `dialect`, of DIALECTS; `table`, as it stands behind FROM; `columns`, of the table; `options` as in
+    `busq.trace.find`: which columns have which field, and what words mean.
+    Errors: NoSql for tables without a process, kind, message, or order.
+
+    >>> print(script("duckdb", "events", ["process", "kind", "message", "position"], {}).splitlines()[-1])
+    SELECT 'fifo' AS name, count(*) AS faults FROM busq_late_of_sender;
+    """
+    fields = Fields(options)
+    there = fields.expressions(columns)
+    for name in ("process", "kind", "message"):
+        if name not in there:
+            raise NoSql(f"{table}: {fields.lacking_in(columns)}")
+    if odd := [name for name, each in there.items() if not each.is_plain and name in _USED]:
+        raise NoSql(f"{odd[0]} in {there[odd[0]].text!r}: expected a column; make a view that has it as one")
+    order = next((name for name in ("position", "time_ns") if name in there), "")
+    if not order:
+        raise NoSql(f"{table}: no position and no time: SQL has no order of rows, so nothing tells that of events")
+    its = {name: _quoted(dialect, there[name].text) for name in _USED if name in there}
+    steps = [_HEAD.format(table=table), _events(its, order, table, fields), _FIRST]
+    queries = ["duplicated"]
+    if "destinations" in its:
+        steps += [_copies(DIALECTS[dialect]), _CLEAN_OF_COPIES]
+        queries += ["lost", "phantom"]
+    else:
+        steps.append("-- No column tells destinations: what was lost or invented is not known.")
+        steps.append(_CLEAN)
+    steps.append(_FIFO)
+    queries.append("fifo")
+    if "destinations" in its:
+        steps.append(_CAUSAL)
+        queries.append("causal, one hop")
+    if {"time_ns", "end_ns"} <= set(its):
+        steps.append(_SIDE)
+        queries.append("side")
+    rows = "\nUNION ALL ".join(_QUERIES[name] for name in queries)
+    return "\n".join([*steps, f"{rows};"])
+
+
+def _quoted(dialect: str, name: str) -> str:
+    mark = '"' if dialect == "duckdb" else "`"
+    return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def _events(its: Mapping[str, str], order: str, table: str, fields: Fields) -> str:
+    """Return the view that gives columns their names, and words their meaning."""
+    words = fields.words()
+    cases = []
+    for kind in _KINDS:
+        known = [str(int(kind)), *(word for word, number in words.items() if number == kind)]
+        texts = ", ".join("'" + word.replace("'", "''") + "'" for word in known)
+        cases.append(f"WHEN lower(trim(CAST({its['kind']} AS STRING))) IN ({texts}) THEN '{kind.name.lower()}'")
+    chosen = [f"{its['process']} AS process", f"{its['message']} AS message", f"{its[order]} AS place"]
+    chosen += [f"{its[name]} AS {name}" for name in ("destinations", "time_ns", "end_ns") if name in its]
+    return f"""CREATE OR REPLACE TEMPORARY VIEW busq_events AS
+  SELECT {", ".join(chosen)},
+    CASE {chr(10).join(cases)} END AS kind
+  FROM {table};"""
+
+
+_USED = ("process", "kind", "message", "destinations", "position", "time_ns", "end_ns")
+
+_HEAD = """-- Faults of the order of messages in {table}, as `busq audit` counts them.
+-- Each message has one sender; where several use one name, put the sender into it in the first view."""
+
+_FIRST = """-- The first send of each message, and the first of each of its deliveries to a process.
+CREATE OR REPLACE TEMPORARY VIEW busq_sends AS
+  SELECT * FROM (
+    SELECT *, row_number() OVER (PARTITION BY message ORDER BY place) AS nth FROM busq_events WHERE kind = 'send') AS s
+  WHERE nth = 1;
+CREATE OR REPLACE TEMPORARY VIEW busq_deliveries AS
+  SELECT process, message, min(place) AS place, count(*) AS times FROM busq_events WHERE kind = 'deliver'
+  GROUP BY process, message;"""
+
+_CLEAN_OF_COPIES = """-- Deliveries of what was sent there: order is judged among these.
+CREATE OR REPLACE TEMPORARY VIEW busq_clean AS
+  SELECT d.process, d.message, d.place, s.process AS sender, s.place AS sent
+  FROM busq_deliveries d JOIN busq_copies c ON d.message = c.message AND d.process = c.process
+  JOIN busq_sends s ON d.message = s.message;"""
+
+_CLEAN = """CREATE OR REPLACE TEMPORARY VIEW busq_clean AS
+  SELECT d.process, d.message, d.place, s.process AS sender, s.place AS sent
+  FROM busq_deliveries d JOIN busq_sends s ON d.message = s.message;"""
+
+_FIFO = f"""-- Late: a later one of the same sender was delivered before.
+CREATE OR REPLACE TEMPORARY VIEW busq_late_of_sender AS
+  SELECT process, message FROM (
+    SELECT *, max(sent) OVER (PARTITION BY process, sender ORDER BY place {_BEFORE}) AS latest FROM busq_clean) AS c
+  WHERE sent < latest;"""
+
+_CAUSAL = f"""-- Late: its sender, or a process that had delivered it, sent something later that was delivered before.
+-- `seen` is where a process sent or delivered the message; `latest` the last send of that process that had arrived.
+CREATE OR REPLACE TEMPORARY VIEW busq_late_by_one_hop AS
+  SELECT DISTINCT process, message FROM (
+    SELECT *, max(sent) OVER (PARTITION BY process, via ORDER BY place, is_question DESC {_BEFORE}) AS latest FROM (
+      SELECT process, message, place, sender AS via, sent, CAST(NULL AS BIGINT) AS seen, 0 AS is_question
+      FROM busq_clean
+      UNION ALL
+      SELECT c.process, c.message, c.place, k.process, NULL, k.seen, 1
+      FROM busq_clean c JOIN (
+        SELECT process, message, place AS seen, 0 AS is_send FROM busq_clean
+        UNION ALL SELECT process, message, place, 1 FROM busq_sends) AS k
+      ON c.message = k.message AND (k.is_send = 1 OR c.process <> k.process)) AS both_) AS asked
+  WHERE is_question = 1 AND latest > seen;"""
+
+_SIDE = f"""-- Late: something was delivered before it whose send began when it was known: delivered, or its send over.
+CREATE OR REPLACE TEMPORARY VIEW busq_late_of_time AS
+  SELECT process, message FROM (
+    SELECT c.process, c.message, t.known,
+      max(t.called) OVER (PARTITION BY c.process ORDER BY c.place {_BEFORE}) AS latest
+    FROM busq_clean c JOIN (
+      SELECT s.message, s.time_ns AS called, least(s.end_ns, h.heard) AS known
+      FROM busq_sends s LEFT JOIN (
+        SELECT message, min(time_ns) AS heard FROM busq_events WHERE kind = 'deliver' GROUP BY message) AS h
+      ON s.message = h.message) AS t ON c.message = t.message) AS timed
+  WHERE latest > known;"""
+
+_QUERIES = {
+    "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
+    "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
+  LEFT JOIN busq_deliveries d ON c.message = d.message AND c.process = d.process WHERE d.message IS NULL""",
+    "phantom": """SELECT 'phantom' AS name, coalesce(sum(d.times), 0) AS faults FROM busq_deliveries d
+  LEFT JOIN busq_copies c ON c.message = d.message AND c.process = d.process WHERE c.message IS NULL""",
+    "fifo": "SELECT 'fifo' AS name, count(*) AS faults FROM busq_late_of_sender",
+    "causal, one hop": "SELECT 'causal, one hop' AS name, count(*) AS faults FROM busq_late_by_one_hop",
+    "side": "SELECT 'side' AS name, count(*) AS faults FROM busq_late_of_time",
+}
+
+
+def _copies(rows_of: str) -> str:
+    return f"""-- A row for each message and destination.
+CREATE OR REPLACE TEMPORARY VIEW busq_copies AS
+  SELECT DISTINCT message, process FROM (SELECT message, {rows_of}(destinations) AS process FROM busq_sends) AS each;"""
