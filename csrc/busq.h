@@ -312,6 +312,11 @@ busq_queue_end busq_peer_queue_end(const busq_peer *peer, uint64_t target); /* O
 /* How often the queue of that name was handed on, and not opened so far, after a change by +1, -1 or 0: a process that hands it
  * on keeps the bus open for as long.  Never below 0; 0 where there is no such queue. */
 uint64_t busq_bus_handed(busq_bus *bus, const char *name, size_t name_bytes, int change);
+/* Messages of a shared queue that are reported as done by a process that has not taken them: how many are, in the low half of
+ * the word; the other half changes with each swap.  0 where it is another queue by now; the swap fails then, and where the
+ * word is no longer the one that was seen. */
+uint64_t busq_bus_ahead(busq_bus *bus, uint64_t target);
+int busq_bus_swap_ahead(busq_bus *bus, uint64_t target, uint64_t seen, uint32_t ahead);
 /* How many places no new peer can have without another one's being given up: those of peers that live, or died unnoticed, and
  * of durable ones.  A step per place. */
 uint32_t busq_bus_taken(const busq_bus *bus);

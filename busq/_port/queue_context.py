@@ -34,11 +34,15 @@ class _Context(BaseContext):
         return SimpleQueue()
 
 
+_made: dict[str | None, _Context] = {}
+
+
 def context(method: str | None = None) -> BaseContext:
     """Return a context of multiprocessing whose queues are busq's, for libraries that make their own.
 
     `multiprocessing.Pool`, `concurrent.futures.ProcessPoolExecutor` and others take a context, and make queues,
-    processes and locks by it.  All but the queues is multiprocessing's.
+    processes and locks by it.  All but the queues is multiprocessing's.  There is
+    one for each start method.
 
     Parameters: `method`, how processes start: "fork", "spawn" or "forkserver"; None is the default of this Python.
 
@@ -51,4 +55,5 @@ def context(method: str | None = None) -> BaseContext:
     >>> type(spawn.SimpleQueue()).__module__, spawn.get_start_method()
     ('busq.queues', 'spawn')
     """
-    return _Context(method)
+    made = _Context(method)
+    return _made.setdefault(made.get_start_method(), made)

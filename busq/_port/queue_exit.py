@@ -49,6 +49,6 @@ def _exit() -> None:
             overflow.join()
     for local in mine:
         if local.held is not None:
-            local.held.ack_all()
+            local.held.ack_all(local)
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
         core.leave_all()

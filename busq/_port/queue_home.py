@@ -280,7 +280,7 @@ def let_go(local: Local) -> None:
         return
     _drop_opened()
     if local.held is not None:
-        local.held.ack_all()
+        local.held.ack_all(local)
     if local.tasks is not None:
         local.tasks.close()
     local.close_reader()

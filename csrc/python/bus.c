@@ -309,6 +309,23 @@ static PyObject *bus_queue_end(Bus *self, PyObject *number)
   return busq_bus_queue_end(self->bus, target, &end) == BUSQ_OK ? PyLong_FromLong((long)end) : new_ref(Py_None);
 }
 
+/* ahead(target): the word that counts messages which were reported as done without being taken; swap_ahead(target, seen, ahead):
+ * whether it was the one that was seen. */
+static PyObject *bus_ahead(Bus *self, PyObject *number)
+{
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+  return PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(busq_bus_ahead(self->bus, target));
+}
+
+static PyObject *bus_swap_ahead(Bus *self, PyObject *args)
+{
+  unsigned long long target, seen;
+  unsigned ahead;
+  if (!PyArg_ParseTuple(args, "KKI", &target, &seen, &ahead))
+    return NULL;
+  return PyBool_FromLong(busq_bus_swap_ahead(self->bus, target, seen, ahead));
+}
+
 /* handed(name, change): how often a queue was handed on and not opened, after the change. */
 static PyObject *bus_handed(Bus *self, PyObject *args)
 {
@@ -493,6 +510,8 @@ static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},
                                     {"tally", ONE_ARG(bus_tally), NULL},
+                                    {"ahead", ONE_ARG(bus_ahead), NULL},
+                                    {"swap_ahead", VARARGS(bus_swap_ahead), NULL},
                                     {"handed", VARARGS(bus_handed), NULL},
                                     {"end_queue", VARARGS(bus_end_queue), NULL},
                                     {"queue_end", ONE_ARG(bus_queue_end), NULL},

@@ -206,8 +206,16 @@ static void hands_count(const busq_bus *bus, uint32_t queue, message_count *coun
       ring_count(bus, reader, queue, count);
 }
 
+static uint64_t in_hands(const busq_bus *bus, uint32_t queue)
+{
+  message_count count = {0};
+  hands_count(bus, queue, &count);
+  return count.unfinished;
+}
+
 /* The queue before the hands, since messages go that way.  Where nothing was found, the hands once more: from those of
- * a reader that died a message may have gone to one that we had looked at before. */
+ * a reader that died a message may have gone to one that we had looked at before.  Where some are done ahead (ahead.c), one
+ * too few would be as wrong as none: so the hands also before the queue, to which those of a reader that died go back. */
 int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp)
 {
   const uint32_t slot = busq_target_slot(target);
@@ -215,12 +223,14 @@ int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t 
   const int result = busq_target_check(bus, target);
   if (result != BUSQ_OK)
     return result;
-  ring_count(bus, slot, slot, &count);
   const bool is_shared = (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_SHARED) != 0;
+  const uint64_t before = is_shared && (uint32_t)busq_bus_ahead(bus, target) ? in_hands(bus, slot) : 0;
+  ring_count(bus, slot, slot, &count);
+  const uint64_t queued = count.unfinished;
   for (int i = 0; i < 2 && is_shared && (i == 0 || !count.unfinished); i++)
     hands_count(bus, slot, &count);
   *waitingp = count.waiting;
-  *unfinishedp = count.unfinished;
+  *unfinishedp = count.unfinished < queued + before ? queued + before : count.unfinished;
   return BUSQ_OK;
 }
 

@@ -7,6 +7,7 @@ queues, and gets those of `busq.context` here.  A run in which it made none has 
 
 from __future__ import annotations
 
+import functools
 import multiprocessing
 import sys
 import unittest
@@ -28,6 +29,7 @@ def noting(make: Callable[..., Any]) -> Callable[..., Any]:
     return make_and_note
 
 
+@functools.cache  # one for each start method, as there
 def context(method: str | None = None) -> Any:
     found: Any = ours(method)
     for kind in ("Queue", "JoinableQueue", "SimpleQueue"):

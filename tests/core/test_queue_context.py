@@ -57,6 +57,7 @@ def test_its_queues_are_ours_and_all_else_is_multiprocessings(method: str) -> No
 
 def test_it_goes_through_a_pickle() -> None:
     again = pickle.loads(pickle.dumps(busq.context("spawn")))
+    assert again is busq.context("spawn")
     assert repr(again) == "busq.context('spawn')"
     assert isinstance(again.Queue(), busq.Queue)
 

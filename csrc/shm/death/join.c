@@ -196,6 +196,7 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   busq_group_forget(peer);
   busq_store_relaxed(&self->limit, 0);
   busq_store_relaxed(&self->handed, 0);
+  busq_store_relaxed(&self->ahead, 0);
   self->sent = self->late = self->received = self->helped = 0;
   slot_describe(peer);
   const uint64_t tail = busq_ring_tail(&peer->receiver.ring);

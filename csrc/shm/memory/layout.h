@@ -19,7 +19,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 14u
+#define BUSQ_LAYOUT_VERSION 15u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -175,6 +175,7 @@ typedef struct {
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
   uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (tally.c) */
+  uint64_t ahead;     /* of a queue: changes (32) | how many of its messages were reported as done without being taken (ahead.c) */
   uint64_t pid_space; /* in which `pid` counts (wake/lives.h); 0: not known */
   uint32_t pid;
   uint32_t lives; /* how many processes have joined with this slot: the number of the last one's life.  The first life of an incarnation has its number */
