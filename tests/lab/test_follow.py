@@ -150,16 +150,6 @@ def test_a_step_that_is_none_of_the_model_is_refused(search: Search, before: str
     assert re.search(reason, refused(search(text.replace(before, after))))
 
 
-def test_only_what_stands_in_a_ring_is_put_off(search: Search) -> None:
-    off = f"state 1 0 1 0 {STAGING} 1 {STAGING}\n"
-    assert followed(search(BEGUN + off + FIRST_STEP)).steps["put_off"] == 1
-    early = BEGUN.replace("publish 0 1 8 0 1 0", "").replace("publish 0 2 8 0 1 0", "").replace("clock 0 2 5 5 8", "")
-    assert "no reference of attempt 0 in any ring" in refused(search(early + off + FIRST_STEP))
-    assert "no reference of attempt 1 in any ring" in refused(
-        search(BEGUN + off + f"state 1 0 1 1 {STAGING} 2 {STAGING}\n" + FIRST_STEP)
-    )
-
-
 @pytest.mark.parametrize(
     ("records", "delivery"),
     [

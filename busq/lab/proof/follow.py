@@ -293,22 +293,12 @@ class _Follower:
         if self._value(moment, model.current, msg) != attempt:
             raise _Refused(f"the model is at attempt {self._value(moment, model.current, msg)}")
         name, arguments = changes[phase, phase_after]
-        if name == "put_off" and not self._stands(moment, msg, attempt):
-            raise _Refused(f"the model `patience` has no reference of attempt {attempt} in any ring")
         if name == "complete":
             moment = self._all_synced(moment, msg)
         moment = self._step(moment, name, *arguments)
         if phase_after == COMMITTED and self._value(moment, model.stamp, msg) != self._stamp:
             raise _Refused(f"the model has the timestamp {self._value(moment, model.stamp, msg)}")
         return moment
-
-    def _stands(self, moment: _Moment, msg: int, attempt: int) -> bool:
-        """Whether a reference of a message in that attempt was published anywhere."""
-        places = [pos for _, pos, m in self._model.places(moment.state, model.slot) if m == msg]
-        return any(
-            self._value(moment, model.attempt, pos) == attempt and self._is(moment, model.published, pos)
-            for pos in places
-        )
 
     def _all_synced(self, moment: _Moment, msg: int) -> _Moment:
         """The core has looked at clocks that stood high enough; here that is a step which must change nothing."""
