@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -73,9 +74,8 @@ def _is_wide(port: Any, group: str) -> bool:
 
 def client_of(port: Any) -> Client:
     """Return what a peer sends to wide groups with."""
-    client: Client = port.__dict__.setdefault("_wide", None) or Client(port)
-    port.__dict__["_wide"] = client
-    return client
+    known: Client | None = port.__dict__.get("_wide")
+    return known or port.__dict__.setdefault("_wide", Client(port))  # of two threads, one makes it
 
 
 def send(port: Any, to: Any, data: Any, handles: Any, timeout: float | None) -> Any:
@@ -152,11 +152,15 @@ class Client:
     """What one peer has under way to wide groups.  Its calls take turns: one thread at a time sends."""
 
     def __init__(self, port: Any) -> None:
-        self._port = port
+        self._weak_port = weakref.ref(port)  # the port owns this, and goes with its last user
         self._turn = threading.Lock()
         self._replies: Any = None  # a peer of its own, made by the first send
         self._number = 0
         self._domains: dict[str, str] = {}
+
+    @property
+    def _port(self) -> Any:
+        return self._weak_port()  # there is one, since its calls come here
 
     def domain(self, group: str) -> str | None:
         """Return the domain of a group, asked once."""

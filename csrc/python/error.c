@@ -106,17 +106,27 @@ PyObject *error_wrong_type(const char *argument, PyObject *value, const char *ex
   return NULL;
 }
 
-/* It is counted here, where no Python code runs: a signal may raise wherever some does, also where an error is about to get the number. */
-void error_set_sent(Py_ssize_t sent)
+static void set_sent(Py_ssize_t sent, int replaces)
 {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
   PyErr_NormalizeException(&type, &error, &trace);
   PyObject *number = PyLong_FromSsize_t(sent);
-  if (!number || !error || PyObject_SetAttrString(error, "sent", number) < 0)
+  if (!number || !error || ((replaces || !PyObject_HasAttrString(error, "sent")) && PyObject_SetAttrString(error, "sent", number) < 0))
     PyErr_Clear();
   Py_XDECREF(number);
   PyErr_Restore(type, error, trace);
+}
+
+/* It is counted here, where no Python code runs: a signal may raise wherever some does, also where an error is about to get the number. */
+void error_set_sent(Py_ssize_t sent)
+{
+  set_sent(sent, 1);
+}
+
+void error_set_sent_where_unknown(Py_ssize_t sent)
+{
+  set_sent(sent, 0);
 }
 
 /* ---- time ---- */

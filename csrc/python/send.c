@@ -319,8 +319,9 @@ static int may_be_group(PyObject *to)
 }
 
 /* With the exception of a send that has failed: calls `word` with the port and four values, if that is one that the library may know better.
- * Returns what that returns, or NULL with an exception; where it returns NotImplemented, with the one that there was. */
-static PyObject *send_beyond(Port *self, const char *word, PyObject *to, PyObject *const *values)
+ * Returns what that returns, or NULL with an exception, which has a number of messages: of those `sent` before, if it has none of its own.
+ * Where `word` returns NotImplemented it is the one that there was. */
+static PyObject *send_beyond(Port *self, const char *word, PyObject *to, PyObject *const *values, Py_ssize_t sent)
 {
   PyObject *type, *error, *trace, *result = NULL;
   if (!may_be_group(to))
@@ -333,6 +334,8 @@ static PyObject *send_beyond(Port *self, const char *word, PyObject *to, PyObjec
     result = PyObject_CallFunctionObjArgs(call, (PyObject *)self, values[0], values[1], values[2], values[3], NULL);
   else if (!is_unknown)
     result = new_ref(Py_NotImplemented);
+  if (!result)
+    error_set_sent_where_unknown(sent);
   Py_XDECREF(call);
   Py_XDECREF(unknown);
   if (result == Py_NotImplemented) {
@@ -455,7 +458,9 @@ PyObject *port_send(Port *self, PyObject *const *args, Py_ssize_t n_args, PyObje
   const int64_t deadline_ns = deadline_of(timeout_ns);
   const int result = send_data(self, values[0], values[1], "data", BUSQ_FORM_DATA, values[2], deadline_ns, 0, 0, &sent);
   PyObject *none = send_done(self, result, (Py_ssize_t)sent);
-  return none ? none : send_beyond(self, "send_wide", values[0], (PyObject *[]){values[0], values[1], or_none(values[2]), or_none(values[3])});
+  return none ? none
+              : send_beyond(self, "send_wide", values[0],
+                            (PyObject *[]){values[0], values[1], or_none(values[2]), or_none(values[3])}, (Py_ssize_t)sent);
 }
 
 /* A pair (to, data) that an iterable has given; NULL with an exception. */
@@ -519,7 +524,8 @@ static PyObject *send_rest_beyond(Port *self, PyObject *failed, PyObject *rest, 
   PyObject *before = PyLong_FromSsize_t(n_sent), *deadline = PyLong_FromLongLong(deadline_ns);
   if (before && deadline) {
     PyErr_Restore(type, error, trace);
-    result = send_beyond(self, "send_many_wide", PyTuple_GetItem(failed, 0), (PyObject *[]){failed, rest, before, deadline});
+    result = send_beyond(self, "send_many_wide", PyTuple_GetItem(failed, 0), (PyObject *[]){failed, rest, before, deadline},
+                         n_sent);
   } else {
     Py_XDECREF(type);
     Py_XDECREF(error);

@@ -227,6 +227,7 @@ def message_ops(ack: bool, extra: tuple[Op, ...] = ()) -> list[Op]:
         Op("sender_life", "sender_life", attribute("sender_life")),
         Op("node", "node", attribute("node"), check=returns(None)),
         Op("handles", "handles", attribute("handles"), check=returns(())),
+        Op("place", "place", attribute("place"), check=returns(None)),
         Op("ack", "ack()", method("ack")),
         Op("object", "object()", method("object"), raises=(ValueError,)),
         Op("view", "view()", method("view"), check=check_view),
@@ -680,6 +681,7 @@ def looking() -> list[Op]:
         Op("nodes", "nodes", lambda stage, turn: partial(getattr, stage.peer, "nodes")),
         Op("handles", "handles", lambda stage, turn: partial(getattr, stage.peer, "handles")),
         Op("view", "view() of no group", of_peer("view", "nobody"), raises=(ValueError, busq.UnknownPeer)),
+        Op("sync", "sync() of no wide group", of_peer("sync", "@nobody"), raises=(ValueError, busq.UnknownPeer)),
         *(
             Op(name, f"{name}() that changes nothing", of_peer(name, argument), raises=(ValueError,))
             for name, argument in (("enter", "a/b"), ("watch", "a/b"), ("leave", "nobody"), ("unwatch", "nobody"))
