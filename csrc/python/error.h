@@ -22,7 +22,7 @@ enum {
 PyObject *error_raise(busq_state *state, int result);
 /* Gives the exception that is set the number of messages that were sent before it, unless its class takes no attributes. */
 void error_set_sent(Py_ssize_t sent);
-/* The same, for one that Python code has raised, and that may have the number already. */
+/* Gives that number to an exception that Python code has raised, unless it has one already. */
 void error_set_sent_where_unknown(Py_ssize_t sent);
 /* Raises TypeError for an argument of a type that it can't have; always NULL. */
 PyObject *error_wrong_type(const char *argument, PyObject *value, const char *expected);
