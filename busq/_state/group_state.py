@@ -119,6 +119,7 @@ class GroupFilter:
         self.chunk = chunk_bytes(port._raw_bus().facts()["arena"])
         self.lock: Any = threading.RLock()  # of everything here; never held by a call that waits
         self.groups: list[_Group] = []
+        self.has_unsent = False  # words that had no room; event loops look here
         self._kept: list[tuple[_Group, Callable[[], None]]] = []  # before the last sorting, with what restores them
         self.shown: list[Any] = []  # of the message that is sorted: what the application is to get
         # The last message, and either what was shown for it, or, while it is sorted, what undoes that.
@@ -237,6 +238,7 @@ class GroupFilter:
                     group.flush(self._send, full)
                 if not group.transfer.is_open:
                     bits = core.FILTER_SORTS
+            self.has_unsent = bool(full)
         return bits | core.FILTER_UNSENT if full else bits
 
     def _send(self, to: str, word: bytes) -> bool:

@@ -37,6 +37,7 @@ ASKED: dict[str, tuple[str, str]] = {
     "no such command": ("replai", ""),
     "sim without a command": ("sim", ""),
     "example without a command": ("example", ""),
+    "bridge without a command": ("bridge", ""),
     "ls": ("ls", ""),
     "ls as JSON": ("ls --json", ""),
     "info": ("info orders --interval 0", ""),
@@ -80,8 +81,8 @@ ASKED: dict[str, tuple[str, str]] = {
 # Those that find something wrong, or that nothing can be made of; the others end with 0.
 CODES = {
     **dict.fromkeys(("info of no bus", "rm", "send", "audit", "check"), 1),
-    **dict.fromkeys(("nothing", "no such command", "sim without a command", "example without a command"), 2),
-    "audit of nothing": 2,
+    **dict.fromkeys(("nothing", "no such command", "audit of nothing"), 2),
+    **dict.fromkeys((f"{group} without a command" for group in ("sim", "example", "bridge")), 2),
 }
 WITHOUT_BOTH = {"audit", "sim run", "check", "sweep", "diagram"}
 # These print until they are stopped: tests of their own.
