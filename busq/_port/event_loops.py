@@ -29,7 +29,7 @@ from busq._port.deadline import Deadline
 from busq._port.readiness import Readiness
 from busq.errors import Empty, Full
 
-__all__ = ["SLICE_S", "AnyioQueues", "AsyncioQueues", "WaitQueues", "queues_here"]
+__all__ = ["SLICE_S", "AnyioQueues", "AsyncioQueues", "WaitQueues", "finish_in_thread", "queues_here"]
 
 SLICE_S = 200e-6  # for so long a task may go on without letting others run; also in csrc/python/async_attempt.c
 _RETRY_S = 1e-3
@@ -294,6 +294,21 @@ class WaitQueues:
 # ---- asyncio ----
 
 
+async def finish_in_thread(call: Callable[[], Any]) -> Any:
+    """Make a call in a thread, and wait for its end, also where this task is cancelled meanwhile."""
+    future = asyncio.get_running_loop().run_in_executor(None, call)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        future.exception()  # marked as seen: the cancellation is what the task gets
+        raise cancelled
+    return future.result()
+
+
 @types.coroutine
 def _one_turn() -> Generator[None, None, None]:
     """Let the other tasks run; only asyncio knows a bare `yield`."""
@@ -338,17 +353,7 @@ class AsyncioQueues(WaitQueues):
         await _one_turn()
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
-        future = self._loop.run_in_executor(None, call)
-        cancelled: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            future.exception()  # marked as seen: the cancellation is what the task gets
-            raise cancelled
-        return future.result()
+        return await finish_in_thread(call)
 
     def _new_waiter(self) -> _AsyncioWaiter:
         return _AsyncioWaiter(self._loop)

@@ -2,7 +2,9 @@
 """Replicas in an event loop: calls that wait are awaited, everything else is the replica itself.
 
 The thread of the replica applies, as it does without an event loop; when a call is done it wakes the loop.  A send that
-finds no room is made in a thread, so that the loop goes on.
+finds no room is made in a thread, so that the loop goes on, and those behind it wait for their turn.  The thread tries
+for a slice of time and then looks whether the task still wants it: a task that is cancelled waits for the end of that
+slice, so that nothing is sent behind its back, after what it sends next.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from typing import Any, Generic, TypeVar
 
 from busq import errors
 from busq._port.deadline import NEVER, Deadline
+from busq._port.event_loops import finish_in_thread
 from busq._state.commands import Raised, call_of
 from busq._state.replica_engine import Completion, Engine
 
 __all__ = ["AsyncReplica", "Joining"]
 
 _Replica = TypeVar("_Replica")
+_SLICE_S = 0.02  # for so long a thread waits for room; a task that is cancelled goes on so much later at most
 
 
 class _AsyncioLoop:
@@ -50,7 +54,7 @@ class _AsyncioLoop:
 
     @staticmethod
     async def in_thread(function: Callable[[], Any]) -> Any:
-        return await asyncio.to_thread(function)
+        return await finish_in_thread(function)
 
 
 class _TrioLoop:
@@ -78,7 +82,7 @@ class _TrioLoop:
     async def in_thread(function: Callable[[], Any]) -> Any:
         import trio
 
-        return await trio.to_thread.run_sync(function)
+        return await trio.to_thread.run_sync(function)  # which waits for its end
 
 
 def _loop() -> Any:
@@ -90,11 +94,18 @@ def _loop() -> Any:
         raise RuntimeError("no event loop of asyncio or trio runs here: call this within asyncio.run") from None
 
 
+_BEHIND_OTHERS = (
+    "earlier calls of this replica wait for room, and this one is behind them: wait longer, or see with `busq doctor` "
+    "which member does not receive"
+)
+
+
 class _AwaitedCalls:
     """How the methods of a replica wait in an event loop (waits.py)."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._line: list[Any] = []  # what wakes the tasks that wait for room; the first of them has its turn
 
     async def call_all(self, calls: Any, timeout: float | None = None) -> list[Any]:
         loop = _loop()
@@ -105,15 +116,45 @@ class _AwaitedCalls:
             self._engine.end(number)
         return loop.call.result()  # type: ignore[no-any-return]
 
-    @staticmethod
-    async def _send(loop: Any, send: Callable[[float | None], int], timeout: float | None) -> int:
+    async def _send(self, loop: Any, send: Callable[[float | None], int], timeout: float | None) -> int:
+        if not self._line:
+            try:
+                return send(0)
+            except errors.Full:
+                if timeout == 0:
+                    raise
+        elif timeout == 0:
+            raise errors.Full(_BEHIND_OTHERS)
+        return await self._send_in_turn(loop, send, Deadline(timeout))
+
+    async def _send_in_turn(self, loop: Any, send: Callable[[float | None], int], deadline: Deadline) -> int:
+        turn = type(loop)()
+        self._line.append(turn)
         try:
-            return send(0)
-        except errors.Full:
-            if timeout == 0:
-                raise
-            found: int = await loop.in_thread(lambda: send(timeout))
-            return found
+            if self._line[0] is not turn and not await turn.wait(deadline.left_ns()):
+                raise errors.Full(_BEHIND_OTHERS)
+            while True:
+                left_s = deadline.left_s()
+                slice_s = _SLICE_S if left_s is None else min(left_s, _SLICE_S)
+                try:
+                    return await self._send_in_thread(loop, functools.partial(send, slice_s))
+                except errors.Full:
+                    if left_s is not None and left_s <= _SLICE_S:
+                        raise
+        finally:
+            self._line.remove(turn)
+            if self._line:
+                self._line[0].call.finish()
+
+    async def _send_in_thread(self, loop: Any, send: Callable[[], int]) -> int:
+        sent: list[int] = []
+        try:
+            await loop.in_thread(lambda: sent.append(send()))
+        except BaseException:
+            for number in sent:  # the task was cancelled, and asks for no result
+                self._engine.end(number)
+            raise
+        return sent[0]
 
     async def call(self, name: str, *args: Any, deadline: Deadline = NEVER) -> Any:
         return await self.call_one(name, args, {}, deadline.left_s())

@@ -199,8 +199,8 @@ class Replica:
         """Join in an event loop: `async with Book.join_async(bus, "book") as book`.
 
         Commands are awaited there, `await book.set("A", 17)`, as are `sync`, `wait_for` and what waits in the
-        ready-made classes; everything else is as it is here.  A command whose `await` is cancelled may have been
-        applied, or be applied later.
+        ready-made classes; everything else is as it is here.  Commands are sent in the order in which they are called.
+        One whose `await` is cancelled was sent by then, and is applied before what is called next, or never is.
 
         Parameters: `bus`, `name`, `args` and `options`, as `join` takes them.
 

@@ -1046,6 +1046,74 @@ def test_a_cancelled_call_leaves_nothing_behind(bus: busq.Bus) -> None:
     asyncio.run(main())
 
 
+def full_log(bus: busq.Bus, log: Any) -> busq.Peer:
+    """Fill the queue of a member that does not receive, and return that member."""
+    idle = bus.join("idle")
+    idle.enter("log")
+    fill(log)
+    return idle
+
+
+def fill(log: Any) -> None:
+    with contextlib.suppress(busq.Full):
+        for number in itertools.count():
+            with log.replica.batch(timeout=0) as batch:
+                batch.append(number)
+
+
+def drain(peer: busq.Peer) -> None:
+    with contextlib.suppress(busq.Empty):
+        while True:
+            peer.recv(timeout=0)
+
+
+class Log(busq.Replica):
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+
+    @busq.command
+    def append(self, line: Any) -> None:
+        self.lines.append(line)
+
+
+async def in_order_where_there_is_no_room(bus: busq.Bus) -> list[Any]:
+    import anyio
+
+    async with Log.join_async(bus, "log") as log, anyio.create_task_group() as group:
+        idle = full_log(bus, log)
+        with anyio.move_on_after(0.01):
+            await log.append("given up")
+        drain(idle)
+        await log.append("first")
+        assert [line for line in log.lines if type(line) is str] in (["first"], ["given up", "first"])
+        fill(log)
+        for number in range(8):
+            group.start_soon(log.append, f"task {number}")
+            await anyio.sleep(0.002)
+        with pytest.raises(busq.Full, match="behind them"):  # not before those that wait
+            async with log.batch(timeout=0) as batch:
+                batch.append("too early")
+        with pytest.raises(busq.Full):
+            async with log.batch(timeout=0.01) as batch:
+                batch.append("in vain")
+        with anyio.move_on_after(0.01):
+            await log.append("given up again")
+        drain(idle)
+        await log.append("last")
+        idle.close()
+    return [line for line in log.lines if type(line) is str and not line.startswith("given up")]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_calls_that_find_no_room_keep_their_order(make_bus: Callable[..., busq.Bus], backend: str) -> None:
+    """Also behind one that was cancelled, which has been sent by then or never is."""
+    if backend == "trio":
+        pytest.importorskip("trio")
+    anyio = pytest.importorskip("anyio")
+    expected = ["first", *(f"task {number}" for number in range(8)), "last"]
+    assert anyio.run(in_order_where_there_is_no_room, make_bus(capacity=64), backend=backend) == expected
+
+
 # ---- against a model ----
 
 KEYS = st.sampled_from("abc")
