@@ -60,6 +60,11 @@ REASONS = {
     "not-silent": ("send", FOLLOWS),
     "early-yct": ("send_yct", "a YCT is of what was sent eagerly, and waits for no process"),
     "all-normal": ("send", FOLLOWS),
+    # mfss
+    "no-wait": ("send", "one message of a process is open"),
+    "wait-per-receiver": ("send", "one message of a process is open"),
+    "any-of-buffer": ("send", "what is ahead in the buffer was sent before"),
+    "early-ack": ("receive_ack", "what is acknowledged was delivered"),
     # patience
     "any-attempt": ("put_off", "what was put off was begun"),
     "not-later": ("put_off", "the sender's attempt is the current one, or earlier"),

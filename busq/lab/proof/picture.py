@@ -17,11 +17,13 @@ from busq.lab.proof.result import Counterexample
 __all__ = ["execution_of"]
 
 # In each model, the relations with these roles.  A message without a sender in the model has one of its own.
-SENT = {"multicast": "begun", "skeen": "sent", "cykas": "sent", "causal-matrix": "sent", "sequencer": "sent"}
-SENDER = {"skeen": "sender", "cykas": "source", "causal-matrix": "sender", "sequencer": "sender"}
-DESTINATION = dict.fromkeys(("multicast", "skeen", "causal-matrix", "sequencer"), "dest") | {"cykas": "target"}
+POINT_TO_POINT = ("cykas", "mfss")
+TO_MANY = ("skeen", "causal-matrix", "sequencer")
+SENT = {"multicast": "begun"} | dict.fromkeys((*POINT_TO_POINT, *TO_MANY), "sent")
+SENDER = dict.fromkeys(POINT_TO_POINT, "source") | dict.fromkeys(TO_MANY, "sender")
+DESTINATION = dict.fromkeys(POINT_TO_POINT, "target") | dict.fromkeys(("multicast", *TO_MANY), "dest")
 # Known to the sender of the second when it sent that.
-CAUSE = {"skeen": "cause", "cykas": "past", "causal-matrix": "past", "sequencer": "cause"}
+CAUSE = {"skeen": "cause", "sequencer": "cause"} | dict.fromkeys((*POINT_TO_POINT, "causal-matrix"), "past")
 
 
 def execution_of(system: System, example: Counterexample) -> Execution:

@@ -13,6 +13,8 @@ from busq.lab.proof.models import (
     cykas_violations,
     lamport,
     lamport_violations,
+    mfss,
+    mfss_violations,
     multicast,
     multicast_violations,
     patience,
@@ -32,7 +34,7 @@ MODELS: dict[str, System] = {
     system.name: system
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM),
-        *(skeen.SYSTEM, cykas.SYSTEM, token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, causal.SYSTEM),
+        *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, causal.SYSTEM),
     )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
@@ -40,6 +42,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "patience": patience_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
+    "mfss": mfss_violations.VIOLATIONS,
     "token": token_violations.VIOLATIONS,
     "sequencer": sequencer_violations.VIOLATIONS,
     "lamport": lamport_violations.VIOLATIONS,
