@@ -65,6 +65,16 @@ REASONS = {
     "wait-per-receiver": ("send", "one message of a process is open"),
     "any-of-buffer": ("send", "what is ahead in the buffer was sent before"),
     "early-ack": ("receive_ack", "what is acknowledged was delivered"),
+    # sync
+    "permit-active": ("permit", "a process is passive for what it has permitted"),
+    "permit-passive": ("permit", "a process is passive for what it has sent down"),
+    "unpermitted": ("send_up", "a process is passive for what comes from below"),
+    "up-while-passive": ("send_up", "what comes from below is later than what its receiver is aware of"),
+    "down-stays-active": ("send_down", "a process is passive for what it has sent down"),
+    "down-while-passive": ("send_down", "a process is passive for what it has permitted"),
+    "unexpected": ("deliver", "what leads to another had its instant earlier"),
+    "two-at-once": ("send_down", "what a process has sent is over when it sends again"),
+    "ack-ahead": ("receive_ack", "what is over was delivered"),
     # patience
     "any-attempt": ("put_off", "what was put off was begun"),
     "not-later": ("put_off", "the sender's attempt is the current one, or earlier"),

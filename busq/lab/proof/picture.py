@@ -17,7 +17,7 @@ from busq.lab.proof.result import Counterexample
 __all__ = ["execution_of"]
 
 # In each model, the relations with these roles.  A message without a sender in the model has one of its own.
-POINT_TO_POINT = ("cykas", "mfss")
+POINT_TO_POINT = ("cykas", "mfss", "sync")
 TO_MANY = ("skeen", "causal-matrix", "sequencer")
 SENT = {"multicast": "begun"} | dict.fromkeys((*POINT_TO_POINT, *TO_MANY), "sent")
 SENDER = dict.fromkeys(POINT_TO_POINT, "source") | dict.fromkeys(TO_MANY, "sender")

@@ -23,6 +23,8 @@ from busq.lab.proof.models import (
     sequencer_violations,
     skeen,
     skeen_violations,
+    sync,
+    sync_violations,
     token,
     token_violations,
 )
@@ -34,7 +36,8 @@ MODELS: dict[str, System] = {
     system.name: system
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM),
-        *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, causal.SYSTEM),
+        *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
+        *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, causal.SYSTEM),
     )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
@@ -43,6 +46,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "mfss": mfss_violations.VIOLATIONS,
+    "sync": sync_violations.VIOLATIONS,
     "token": token_violations.VIOLATIONS,
     "sequencer": sequencer_violations.VIOLATIONS,
     "lamport": lamport_violations.VIOLATIONS,
