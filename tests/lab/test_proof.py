@@ -94,6 +94,14 @@ REASONS = {
     "acks-overtake": ("hear", "what was sent before it was heard has arrived"),
     "same-time": ("submit", "what is still to come is above what is delivered"),
     "no-raise": ("receive_data", "a clock has reached what is queued"),
+    # lamport-release
+    "unacknowledged": ("release", "what is released was queued by all"),
+    "ack-overtakes": ("receive_ack", "what was sent before an ACK has arrived"),
+    "release-any": ("release", "what is below something released was released"),
+    "mark-alone": ("deliver", "what is still to come is above what is delivered"),
+    "unmarked": ("deliver", "what is delivered was released"),
+    "release-same-time": ("submit", "what is below something released was released"),
+    "release-no-raise": ("receive_data", "an ACK shows a clock that had reached its message"),
     # causal-matrix
     "at-once": ("deliver", "the past of what was delivered was delivered"),
     "fifo-only": ("deliver", "the past of what was delivered was delivered"),

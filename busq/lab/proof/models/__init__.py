@@ -12,6 +12,8 @@ from busq.lab.proof.models import (
     cykas,
     cykas_violations,
     lamport,
+    lamport_release,
+    lamport_release_violations,
     lamport_violations,
     mfss,
     mfss_violations,
@@ -37,7 +39,7 @@ MODELS: dict[str, System] = {
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM),
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
-        *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, causal.SYSTEM),
+        *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
@@ -50,5 +52,6 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "token": token_violations.VIOLATIONS,
     "sequencer": sequencer_violations.VIOLATIONS,
     "lamport": lamport_violations.VIOLATIONS,
+    "lamport-release": lamport_release_violations.VIOLATIONS,
     "causal-matrix": causal_violations.VIOLATIONS,
 }
