@@ -2,9 +2,10 @@
 """The order `lamport` of `csrc/order/lamport.c` in its usual form, with RELEASE (Garg, section 12.3.2), for any number.
 
 Channels delay what is sent over them as they like, and an ACK comes behind the messages that its process has sent
-before it; for what is proven here nothing else need keep the order.  The proof is the one at the head of the C file: what a process releases
-comes behind all that was released before, and behind nothing else, because each ACK shows that its process can only
-send above it from then on.  Each function below is one action; its arguments are the rules that mutants break.
+before it; for what is proven here nothing else need keep the order.  The proof is the one at the head of the C file:
+what a process releases comes behind all that was released before, and behind nothing else, because each ACK shows that
+its process can only send above it from then on.  Each function below is one action; its arguments are the rules that
+mutants break.
 """
 
 from __future__ import annotations
