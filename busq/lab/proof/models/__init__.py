@@ -23,6 +23,8 @@ from busq.lab.proof.models import (
     patience_violations,
     sequencer,
     sequencer_violations,
+    share,
+    share_violations,
     skeen,
     skeen_violations,
     sync,
@@ -37,7 +39,7 @@ __all__ = ["MODELS", "VIOLATIONS"]
 MODELS: dict[str, System] = {
     system.name: system
     for system in (
-        *(multicast.SYSTEM, patience.SYSTEM),
+        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM),
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
         *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
@@ -45,6 +47,7 @@ MODELS: dict[str, System] = {
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "multicast": multicast_violations.VIOLATIONS,
     "patience": patience_violations.VIOLATIONS,
+    "share": share_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "mfss": mfss_violations.VIOLATIONS,
