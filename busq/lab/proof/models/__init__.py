@@ -21,6 +21,8 @@ from busq.lab.proof.models import (
     multicast_violations,
     patience,
     patience_violations,
+    records,
+    records_violations,
     sequencer,
     sequencer_violations,
     share,
@@ -39,7 +41,7 @@ __all__ = ["MODELS", "VIOLATIONS"]
 MODELS: dict[str, System] = {
     system.name: system
     for system in (
-        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM),
+        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM),
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
         *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
@@ -48,6 +50,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "multicast": multicast_violations.VIOLATIONS,
     "patience": patience_violations.VIOLATIONS,
     "share": share_violations.VIOLATIONS,
+    "records": records_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "mfss": mfss_violations.VIOLATIONS,
