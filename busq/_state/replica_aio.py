@@ -54,7 +54,13 @@ class _AsyncioLoop:
 
     @staticmethod
     async def in_thread(function: Callable[[], Any]) -> Any:
+        """Make a call in a thread; a task that is cancelled waits for its end."""
         return await finish_in_thread(function)
+
+    @staticmethod
+    async def begin_in_thread(function: Callable[[], Any]) -> Any:
+        """Make a call in a thread; a task that is cancelled goes on at once."""
+        return await asyncio.to_thread(function)
 
 
 class _TrioLoop:
@@ -82,7 +88,13 @@ class _TrioLoop:
     async def in_thread(function: Callable[[], Any]) -> Any:
         import trio
 
-        return await trio.to_thread.run_sync(function)  # which waits for its end
+        return await trio.to_thread.run_sync(function)
+
+    @staticmethod
+    async def begin_in_thread(function: Callable[[], Any]) -> Any:
+        import trio
+
+        return await trio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
 def _loop() -> Any:
@@ -267,7 +279,8 @@ class Joining(Generic[_Replica]):
     async def __aenter__(self) -> AsyncReplica[_Replica]:
         if self._replica is not None:
             raise RuntimeError("this replica has joined already: call `join_async` once more for another one")
-        self._replica = await type(_loop()).in_thread(self._join)
+        # One that is given up joins all the same, is forgotten then, and so leaves again.
+        self._replica = await type(_loop()).begin_in_thread(self._join)
         return AsyncReplica(self._replica)
 
     async def __aexit__(

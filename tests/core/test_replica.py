@@ -1114,6 +1114,31 @@ def test_calls_that_find_no_room_keep_their_order(make_bus: Callable[..., busq.B
     assert anyio.run(in_order_where_there_is_no_room, make_bus(capacity=64), backend=backend) == expected
 
 
+async def given_up_while_it_joins(bus: busq.Bus) -> None:
+    import anyio
+
+    with bus.join("no-replica") as giver:
+        giver.enter("log")
+        with anyio.move_on_after(0.05) as scope:
+            async with Log.join_async(bus, "log"):
+                pass
+        assert scope.cancelled_caught
+    async with Log.join_async(bus, "log") as log:
+        while len(bus.groups()["log"].members) > 1:
+            gc.collect()
+            await anyio.sleep(0.001)
+        await log.append("alone")
+        assert log.lines == ["alone"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_replica_that_is_given_up_while_it_joins_leaves(bus: busq.Bus, backend: str) -> None:
+    """A giver without an answer holds up no cancelled task; later the replica joins in its thread, and is forgotten."""
+    if backend == "trio":
+        pytest.importorskip("trio")
+    pytest.importorskip("anyio").run(given_up_while_it_joins, bus, backend=backend)
+
+
 # ---- against a model ----
 
 KEYS = st.sampled_from("abc")
