@@ -3,7 +3,7 @@
 
 What waits here is a task, and nothing else: no thread, and no timer that polls.  A task that is cancelled while it
 waits has received nothing and sent nothing.  The calls that wait are in C (csrc/python/async_call.c), and the queues in
-which tasks wait in busq/_port/event_loops.py.
+which tasks wait in busq/_port/wait_queues.py.
 
 >>> import asyncio, busq
 >>> async def main(bus):
@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 from busq._native import _core as core
 from busq._port import arguments
 from busq._port.deadline import ASKING, AT_ONCE, Deadline
-from busq._port.event_loops import WaitQueues, queues_here, sleep
+from busq._port.event_loops import queues_here, sleep
 from busq._port.readiness import OrderedReadiness, Readiness, ReplyReadiness
+from busq._port.wait_queues import WaitQueues
 from busq.bus import Bus
 from busq.errors import Empty, Full
 from busq.peer import Buffer, Codec, Message, Payload

@@ -2,7 +2,7 @@
 #include "python/async_call.h"
 #include <time.h>
 
-/* For so long a task may go on without letting others run: SLICE_S in busq/_port/event_loops.py. */
+/* For so long a task may go on without letting others run: SLICE_S in busq/_port/wait_queues.py. */
 #define SLICE_S 200e-6
 
 /* ---- the event loop ---- */

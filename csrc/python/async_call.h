@@ -26,7 +26,7 @@ typedef struct {
     struct {
       PyObject *module; /* owns the state; NULL, as all else, before it is attached */
       PyObject *peer;
-      PyObject *queues;    /* busq._port.event_loops.WaitQueues */
+      PyObject *queues;    /* busq._port.wait_queues.WaitQueues */
       PyObject *receivers; /* of the queues: tasks that wait */
       PyObject *senders;
       PyObject *loop;          /* of asyncio; NULL: the queues check */
