@@ -23,11 +23,11 @@ class Compiled:
     """A system whose steps are taken over interned states, so that a step that was taken before costs one look.
 
     `elements` gives, for a sort, the symbols and the number of the argument in which its elements are found: what
-    stands in no such place makes no difference to a step.  What is fixed in the model is a part of the state here, and
-    is put there when it becomes known.
+    stands in no such place makes no difference to a step.  Or it gives them all, as a range.  What is fixed in the
+    model is a part of the state here, and is put there when it becomes known.
     """
 
-    def __init__(self, system: System, elements: Mapping[Sort, Sequence[tuple[Symbol, int]]]) -> None:
+    def __init__(self, system: System, elements: Mapping[Sort, Sequence[tuple[Symbol, int]] | range]) -> None:
         self.system = system
         self._elements = elements
         self._at = {symbol: at for at, symbol in enumerate(system.symbols)}
@@ -106,7 +106,10 @@ class Compiled:
 
     def _domain(self, sort: Sort | None, extra: Mapping[Sort, Sequence[str]]) -> str:
         assert sort is not None
-        found = [f"{{at[{index}] for at in S[{self._at[symbol]}]}}" for symbol, index in self._elements[sort]]
+        given = self._elements[sort]
+        if isinstance(given, range):
+            return str(given)
+        found = [f"{{at[{index}] for at in S[{self._at[symbol]}]}}" for symbol, index in given]
         if extra[sort]:
             found.append(f"{{{', '.join(extra[sort])}}}")
         return f"({' | '.join(found)})"

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every execution of a few messages that the compiled orders have is one of their proven models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from order_steps import (
+    Caused,
+    Followed,
+    Follower,
+    Reading,
+    Refused,
+    Sends,
+    Step,
+    causal_steps,
+    cykas_steps,
+    lamport_release_steps,
+    lamport_steps,
+    mfss_steps,
+    sequencer_steps,
+    skeen_steps,
+    sync_steps,
+    token_steps,
+)
+
+from busq.lab.proof import MODELS, Scene
+from busq.lab.proof.models import causal, cykas, mfss, sequencer, skeen, stamped, sync, token
+
+TIMES = 100  # more than the clocks of these executions reach
+NUMBERS = 10
+
+
+@dataclass(frozen=True)
+class Play:
+    """An order with messages to send, and the model that it is held against."""
+
+    order: str
+    model: str
+    read: Reading
+    scene: Scene
+    sends: Sends
+    network: str | None = None
+    begins: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        sends = " ".join(f"{source}to{''.join(map(str, to))}" for source, to in self.sends)
+        return f"{self.order}-{self.network or 'channels'}-{sends}"
+
+    def follower(self) -> Follower:
+        system = MODELS[self.model]
+        return Follower(self.order, system, self.scene, self.sends, self.read, network=self.network, begins=self.begins)
+
+
+def sends_of(text: str) -> Sends:
+    """Messages as "0>12", from process 0 to processes 1 and 2."""
+    return [(int(one[0]), [int(to) for to in one[2:]]) for one in text.split()]
+
+
+def one_to_one(order: str, text: str, model: str = "") -> Play:
+    sends = sends_of(text)
+    make, read = {
+        "mfss": (mfss.scene, mfss_steps),
+        "cykas": (cykas.scene, cykas_steps),
+        "sync": (sync.scene, sync_steps),
+    }[model or order]
+    return Play(order, model or order, read, make([(source, to) for source, (to,) in sends]), sends)
+
+
+def skeen_play(text: str, read: Reading = skeen_steps) -> Play:
+    sends = sends_of(text)
+    scene = skeen.scene([source for source, _ in sends], [set(to) for _, to in sends], times=TIMES)
+    return Play("skeen", "skeen", read, scene, sends)
+
+
+def causal_play(order: str, text: str) -> Play:
+    sends = sends_of(text)
+    scene = causal.scene([source for source, _ in sends], [set(to) for _, to in sends])
+    return Play(order, "causal-matrix", causal_steps, scene, sends)
+
+
+def sequencer_play(text: str, network: str | None = None) -> Play:
+    sends = sends_of(text)
+    scene = sequencer.scene([source for source, _ in sends], [set(to) for _, to in sends])
+    return Play("sequencer", "sequencer", sequencer_steps, scene, sends, network)
+
+
+def to_all(senders: str, processes: int) -> Sends:
+    return [(int(sender), range(processes)) for sender in senders]
+
+
+def lamport_play(order: str, senders: str, processes: int, network: str | None = None) -> Play:
+    is_for_all = order == "lamport:ack=all"
+    model, read = ("lamport", lamport_steps) if is_for_all else ("lamport-release", lamport_release_steps)
+    scene = stamped.scene([int(sender) for sender in senders], processes=processes, times=TIMES)
+    return Play(order, model, read, scene, to_all(senders, processes), network)
+
+
+def token_play(senders: str, processes: int) -> Play:
+    scene = token.scene([int(sender) for sender in senders], processes=processes, numbers=NUMBERS)
+    begins = (("start", (0, 0)),)  # with the token at process 0
+    return Play("token", "token", token_steps, scene, to_all(senders, processes), begins=begins)
+
+
+def one_lower(caused: Caused) -> Iterator[Step]:
+    """Proposals at the clock of their process, and not above it."""
+    for name, arguments in skeen_steps(caused):
+        yield name, (*arguments[:-1], arguments[-1] - 1) if name == "receive_data" else arguments
+
+
+PLAYS = [
+    skeen_play("0>12 1>01"),
+    skeen_play("0>01 0>01 1>01"),
+    one_to_one("cykas", "0>2 0>1 1>2"),
+    one_to_one("cykas", "0>1 0>2 1>0 2>0"),
+    one_to_one("mfss", "0>2 0>1 1>2 2>0"),
+    one_to_one("mfss", "0>1 0>0 0>1 1>0"),
+    one_to_one("sync", "0>1 1>0 1>2 2>0"),
+    token_play("01", 2),
+    sequencer_play("0>012 1>012 1>02"),
+    lamport_play("lamport", "01", 3),
+    lamport_play("lamport", "001", 2),
+    lamport_play("lamport:ack=all", "0011", 2),
+    causal_play("causal-matrix", "0>2 0>1 1>2 2>01"),
+    causal_play("causal-vector", "0>12 1>02 1>02"),
+]
+LONG_PLAYS = [
+    one_to_one("cykas", "0>2 0>1 1>0 1>2 2>1"),  # the messages of figure 3
+    token_play("01", 3),
+    lamport_play("lamport:ack=all", "01", 3),
+]
+# What breaks a rule that its neighbour keeps, and the step at which that shows.
+REFUSED = [
+    (one_to_one("fifo-ack", "0>2 0>1 1>2", "mfss"), "send"),
+    (one_to_one("cykas-telling", "0>2 0>1 1>0 1>2 2>1", "cykas"), "send"),
+    (one_to_one("mfss", "0>1 1>0", "sync"), "send_up"),
+    (skeen_play("0>01 1>01", one_lower), "receive_data"),
+    (lamport_play("lamport-literal", "01", 3), "deliver"),
+    (lamport_play("lamport", "01", 2, "unordered"), "receive_ack"),
+    (lamport_play("lamport:ack=all", "01", 2, "unordered"), "hear"),
+    (sequencer_play("1>0 1>0", "unordered"), "multicast"),
+    (sequencer_play("0>012 0>012", "unordered"), "deliver"),
+    (causal_play("none", "0>2 0>1 1>2"), "deliver"),
+]
+
+
+def followed(play: Play) -> Followed:
+    found = play.follower().follow()
+    print(f"{play}: {found.executions} executions, {found.edges} decisions, {dict(found.steps)}")
+    return found
+
+
+@pytest.mark.parametrize("model", sorted({play.model for play in PLAYS}))
+def test_every_execution_of_the_code_is_one_of_the_model(model: str) -> None:
+    """And each action of the model is one that the code takes."""
+    taken: set[str] = set()
+    for play in PLAYS:
+        if play.model == model:
+            taken.update(followed(play).steps)
+    assert taken == {action.name for action in MODELS[model].actions}
+
+
+def test_only_the_core_is_followed_elsewhere() -> None:
+    assert set(MODELS) - {play.model for play in PLAYS} == {"multicast", "patience"}, "test_follow.py has these"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("play", LONG_PLAYS, ids=str)
+def test_more_executions_of_the_code_are_of_the_model(play: Play) -> None:
+    """Some 270,000 decisions, in a minute of processor time."""
+    assert followed(play).executions > 0
+
+
+@pytest.mark.parametrize(("play", "step"), REFUSED, ids=[str(play) for play, _ in REFUSED])
+def test_an_order_that_breaks_a_rule_is_refused(play: Play, step: str) -> None:
+    with pytest.raises(Refused, match=rf"{play.order} takes a step that {play.model} has not: {step}\("):
+        play.follower().follow()
