@@ -77,14 +77,24 @@ def send_wide(port: Any, to: Any, data: Any, handles: Any, timeout: float | None
     """Send to a group that the core does not know; NotImplemented where no other machine does either."""
     from busq._port import wide  # here, since most programs have one machine
 
-    return wide.send(port, to, data, handles, timeout)
+    progress = wide.Progress()
+    try:
+        return wide.send(port, to, data, handles, timeout, progress)
+    except BaseException as error:
+        progress.report(error)
+        raise
 
 
 def send_many_wide(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns: int) -> Any:
     """Send the rest of many, the first of which goes to such a group; return how many were sent in all."""
     from busq._port import wide
 
-    return wide.send_many(port, failed, rest, before, end_ns)
+    progress = wide.Progress(before, is_of_many=True)
+    try:
+        return wide.send_many(port, failed, rest, before, end_ns, progress)
+    except BaseException as error:
+        progress.report(error)
+        raise
 
 
 def ask(port: Any, to: Any, data: Any, timeout: float | None, note: Any) -> Message:

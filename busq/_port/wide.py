@@ -47,9 +47,13 @@ def domain_of(port: Any, group: str) -> str | None:
         core.lookup(port, mark)
     except (errors.UnknownPeer, ValueError):  # a name that is too long is none
         return None
-    raw = port._raw_bus()
+    raw = _raw_bus(port)
     found = peeked(raw, raw.peers(), mark, 1, 255)
     return found[0].data.decode() if found else None
+
+
+def _raw_bus(port: Any) -> Any:
+    return port._raw_bus()
 
 
 def wide_group(port: Any, to: Any) -> str | None:
@@ -78,18 +82,18 @@ def client_of(port: Any) -> Client:
     return known or port.__dict__.setdefault("_wide", Client(port))  # of two threads, one makes it
 
 
-def send(port: Any, to: Any, data: Any, handles: Any, timeout: float | None) -> Any:
+def send(port: Any, to: Any, data: Any, handles: Any, timeout: float | None, progress: Progress) -> Any:
     """Do what `Peer.send` does; NotImplemented where no wide group is meant."""
     group = wide_group(port, to)
     if group is None:
         return NotImplemented
     if handles is not None and len(tuple(handles)):
-        raise _with_sent(ValueError(f"'@{group}' is a group of several machines: handles mean nothing on others"), 0)
-    client_of(port).send([(group, data)], Deadline(timeout))
+        raise ValueError(f"'@{group}' is a group of several machines: handles mean nothing on others")
+    client_of(port).send([(group, data)], Deadline(timeout), progress)
     return None
 
 
-def send_many(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns: int) -> Any:
+def send_many(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns: int, progress: Progress) -> Any:
     """Do the rest of `Peer.send_many`, from the message on that failed; NotImplemented where no wide group is meant.
 
     Runs of messages to wide groups are under way together; any other message waits for those before it.
@@ -97,18 +101,23 @@ def send_many(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns
     if wide_group(port, failed[0]) is None:
         return NotImplemented
     behind = itertools.islice(rest, before + 1, None) if isinstance(rest, list) else rest
-    deadline, sent = Deadline.until(end_ns), before
+    deadline = Deadline.until(end_ns)
     for is_wide, messages in _runs(port, itertools.chain([failed], behind)):
-        try:
-            if is_wide:
-                client_of(port).send(messages, deadline)
-            else:
-                port.send_many(messages, timeout=deadline.left_s())
-        except BaseException as error:
-            error.sent = sent + (getattr(error, "sent", 0) or 0)  # type: ignore[attr-defined]
-            raise
-        sent += len(messages)
-    return sent
+        if is_wide:
+            client_of(port).send(messages, deadline, progress)
+        else:
+            _send_here(port, messages, deadline, progress)
+    return progress.sent
+
+
+def _send_here(port: Any, messages: list[Any], deadline: Deadline, progress: Progress) -> None:
+    """Send to receivers of this bus."""
+    try:
+        n_sent = port.send_many(messages, timeout=deadline.left_s())
+    except BaseException as error:
+        progress.add(getattr(error, "sent", 0))
+        raise
+    progress.add(n_sent)
 
 
 def _runs(port: Any, pairs: Iterable[Any]) -> Iterator[tuple[bool, list[Any]]]:
@@ -135,12 +144,12 @@ def sync(port: Any, group: Any, timeout: float | None) -> None:
     client = client_of(port)
     if client.domain(group[1:]) is None:
         raise errors.UnknownPeer(f"{group!r} is no group of several machines on this bus: no bridge has made it one")
-    client.send([(group[1:], b"")], Deadline(timeout), SYNC)
-
-
-def _with_sent(error: BaseException, sent: int | None) -> BaseException:
-    error.sent = sent  # type: ignore[attr-defined]
-    return error
+    progress = Progress()
+    try:
+        client.send([(group[1:], b"")], Deadline(timeout), progress, SYNC)
+    except BaseException as error:
+        progress.report(error)
+        raise
 
 
 def _size_of(data: Any) -> int:
@@ -148,12 +157,65 @@ def _size_of(data: Any) -> int:
     return sum(memoryview(part).nbytes for part in parts)
 
 
+class Progress:
+    """How far one call has come, for the exception that ends it, wherever that strikes.
+
+    All of it changes in one step: how many messages were sent before, how many of those in hand were asked for, and
+    their requests that were not re-sent so far, in order.
+    """
+
+    __slots__ = ("_is_of_many", "_state", "is_stored")
+
+    def __init__(self, before: int = 0, *, is_of_many: bool = False) -> None:
+        self._state: tuple[int, int, dict[int, str]] = before, 0, {}
+        self._is_of_many = is_of_many
+        self.is_stored = False  # the only one, which is open otherwise
+
+    @property
+    def sent(self) -> int:
+        """How many are known to be sent, the first ones."""
+        before, n_asked, under_way = self._state
+        return before + n_asked - len(under_way)
+
+    def add(self, n_sent: int) -> None:
+        """Note more that were sent."""
+        self._state = self.sent + n_sent, 0, {}
+
+    def ask(self, under_way: dict[int, str]) -> None:
+        """Note that these may be asked for from here on."""
+        self._state = self.sent, len(under_way), under_way
+
+    def not_asked(self, n_asked: int) -> None:
+        """Note that all but the first ones were not."""
+        before, _, under_way = self._state
+        self._state = before, n_asked, dict(itertools.islice(under_way.items(), n_asked))
+
+    def never(self, numbers: Iterable[int]) -> None:
+        """Note that these requests were asked for, and are never sent."""
+        before, n_asked, under_way = self._state
+        left = {number: under_way[number] for number in under_way.keys() - set(numbers)}
+        self._state = before, n_asked - len(under_way) + len(left), left
+
+    def report(self, error: BaseException) -> None:
+        """Give an exception that ends the call the number that were sent; None of one alone that is open."""
+        if self._is_of_many:
+            sent: int | None = self.sent
+        else:
+            sent = 1 if self.is_stored else None if self._state[2] else self.sent
+        error.sent = sent  # type: ignore[attr-defined]
+
+
 class Client:
-    """What one peer has under way to wide groups.  Its calls take turns: one thread at a time sends."""
+    """What one peer has under way to wide groups.  Its calls take turns: one thread at a time sends.
+
+    A handler of a signal, or a `__del__`, may run on top of a call, and would wait for what it keeps from going on: the
+    lock knows its thread, and a call on top of another is refused.
+    """
 
     def __init__(self, port: Any) -> None:
         self._weak_port = weakref.ref(port)  # the port owns this, and goes with its last user
-        self._turn = threading.Lock()
+        self._turn: Any = threading.RLock()
+        self._is_my_turn: Any = self._turn._is_owned  # type: ignore[attr-defined]
         self._replies: Any = None  # a peer of its own, made by the first send
         self._number = 0
         self._domains: dict[str, str] = {}
@@ -176,56 +238,65 @@ class Client:
         if self._replies is not None:
             self._replies.close()
 
-    def send(self, messages: list[tuple[str, Any]], deadline: Deadline, what: int = MESSAGE) -> None:
+    def send(
+        self, messages: list[tuple[str, Any]], deadline: Deadline, progress: Progress, what: int = MESSAGE
+    ) -> None:
         """Send messages to wide groups of one domain or several, in order, and wait until all were re-sent here.
 
-        After an error its `sent` is how many of them were, the first ones; None where there is one, which is open.
+        After an error `progress` knows how many of them were, the first ones.
         """
         for _, data in messages:
             self._check(data)
-        left_s = deadline.left_s()
-        if not self._turn.acquire(timeout=-1 if left_s is None else left_s):
-            raise _with_sent(errors.Full("another thread of this peer sends to a wide group, and has not ended"), 0)
+        if self._is_my_turn():
+            raise RuntimeError(
+                "a signal handler, or a __del__, has sent to a group of several machines on top of such a call of the "
+                "same peer in the same thread, which goes on only when it returns: send there by another peer"
+            )
         try:
-            self._send(messages, deadline, what)
-        finally:
+            try:
+                left_s = deadline.left_s()
+                if not self._turn.acquire(timeout=-1 if left_s is None else left_s):
+                    raise errors.Full("another thread of this peer sends to a wide group, and has not ended")
+                self._send(messages, deadline, progress, what)
+            finally:
+                self._let_go()
+        finally:  # a signal handler may have raised in the inner block
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._is_my_turn():
             self._turn.release()
 
     def _check(self, data: Any) -> None:
-        try:
-            core.check_plain("data", data)
-            size = _size_of(data)
-            if size > DATA_BYTES_MAX:
-                raise ValueError(
-                    f"{size} bytes to a group of several machines: at most {DATA_BYTES_MAX} go with one message"
-                )
-        except (TypeError, ValueError) as error:
-            raise _with_sent(error, 0) from None
+        core.check_plain("data", data)
+        size = _size_of(data)
+        if size > DATA_BYTES_MAX:
+            raise ValueError(
+                f"{size} bytes to a group of several machines: at most {DATA_BYTES_MAX} go with one message"
+            )
 
-    def _send(self, messages: list[tuple[str, Any]], deadline: Deadline, what: int) -> None:
-        under_way: dict[int, str] = {}  # numbers of requests, in order, and where they wait
-        n_asked = 0
+    def _send(self, messages: list[tuple[str, Any]], deadline: Deadline, progress: Progress, what: int) -> None:
+        self._take({}, Deadline(0))  # what earlier calls have left
+        under_way, requests = self._requests(messages, what)
+        progress.ask(under_way)
         try:
-            self._take(under_way, Deadline(0))  # what earlier calls have left
-            requests = self._requests(messages, what, under_way)
-            try:
-                n_asked = self._port.send_many(requests, timeout=deadline.left_s())
-            except errors.BusqError as error:
-                n_asked = error.sent
-                raise self._no_bridge(error, messages[n_asked][0]) from None
-            finally:
-                for number in list(under_way)[n_asked:]:
-                    del under_way[number]
-            self._wait(under_way, deadline)
+            self._port.send_many(requests, timeout=deadline.left_s())
         except BaseException as error:
-            self._end(error, under_way, n_asked)
+            n_asked = _n_asked(error)
+            if n_asked is None:
+                raise
+            progress.not_asked(n_asked)
+            if isinstance(error, errors.BusqError):
+                raise self._no_bridge(error, messages[n_asked][0]) from None
             raise
+        self._wait(under_way, deadline, progress)
         core.follow(self._port, self._replies)
 
-    def _requests(self, messages: list[tuple[str, Any]], what: int, under_way: dict[int, str]) -> list[Any]:
+    def _requests(self, messages: list[tuple[str, Any]], what: int) -> tuple[dict[int, str], list[Any]]:
+        """Make them; return their numbers, each with its inbox, and what is to be sent."""
         replies = self._reply_peer()
-        living = {one["name"] for one in self._port._raw_bus().peers() if one["alive"]}
-        requests = []
+        living = {one["name"] for one in _raw_bus(self._port).peers() if one["alive"]}
+        under_way, requests = {}, []
         for group, data in messages:
             inbox = inbox_of(self._domains[group])
             if inbox not in living:
@@ -235,7 +306,7 @@ class Client:
             under_way[self._number] = inbox
             head = request_head(what, self._number, group, replies.name)
             requests.append((inbox, [head, *data] if isinstance(data, list | tuple) else [head, data]))
-        return requests
+        return under_way, requests
 
     def _no_bridge(self, error: errors.BusqError, group: str) -> errors.BusqError:
         if not isinstance(error, errors.UnknownPeer | errors.PeerDead):
@@ -246,32 +317,32 @@ class Client:
     def _reply_peer(self) -> Any:
         if self._replies is None:
             bus = self._port.bus
-            still_open = type(bus)._of(self._port._raw_bus(), bus.name, bus._directory)  # the peer outlives its Bus
+            still_open = type(bus)._of(_raw_bus(self._port), bus.name, bus._directory)  # the peer outlives its Bus
             self._replies = still_open.join(f"reply@{core.target(self._port):x}")
         return self._replies
 
     # ---- waiting ----
 
-    def _wait(self, under_way: dict[int, str], deadline: Deadline) -> None:
+    def _wait(self, under_way: dict[int, str], deadline: Deadline, progress: Progress) -> None:
         """Wait until all of them were re-sent; Unreachable or Full at the end of the time."""
-        n_whole = len(under_way)
         while under_way:
-            if self._take(under_way, deadline):
-                continue
-            n_done = n_whole - len(under_way)
-            fates = self._give_up(under_way)
-            if not under_way:
-                return  # the last ones came while they were given up
-            raise _unreachable(n_whole, n_done, fates)
+            if refused := self._take(under_way, deadline):
+                progress.never(refused)
+                raise ValueError(next(iter(refused.values())))
+            if deadline.left_ns() == 0 and under_way:
+                fates = self._give_up(under_way)
+                if under_way:  # otherwise the last ones came meanwhile
+                    raise _unreachable(under_way, fates, progress)
 
-    def _take(self, under_way: dict[int, str], deadline: Deadline) -> bool:
-        """Take replies, of which there is one at least before the deadline; False if none came."""
+    def _take(self, under_way: dict[int, str], deadline: Deadline) -> dict[int, str]:
+        """Take replies, waiting for one until the deadline; return what was refused of what is under way, and why."""
+        refused: dict[int, str] = {}
         if self._replies is None:
-            return False
+            return refused
         try:
             messages = self._replies.recv_many(UNDER_WAY_MAX, timeout=deadline.left_s())
         except errors.Empty:
-            return False
+            return refused
         for message in messages:
             tail = core.wide_tail(message)
             if tail is not None:
@@ -279,8 +350,8 @@ class Client:
                 continue
             what, number, text = read_answer(message.data)
             if what == REFUSED and number in under_way:
-                raise ValueError(text)
-        return True
+                refused[number] = text
+        return refused
 
     def _give_up(self, under_way: dict[int, str]) -> dict[int, tuple[int, str]]:
         """Withdraw requests, the last one first, and return what became of each that was not re-sent meanwhile."""
@@ -304,31 +375,30 @@ class Client:
             pass  # what is not known is open
         return fates
 
-    def _end(self, error: BaseException, under_way: dict[int, str], n_asked: int) -> None:
-        """Note how many of the messages were re-sent, the first ones; None of one that is open."""
-        if isinstance(error, errors.Unreachable):
-            return
-        n_done = n_asked - len(under_way)
-        error.sent = n_done if n_asked != 1 or not under_way else None  # type: ignore[attr-defined]
+
+def _n_asked(error: BaseException) -> int | None:
+    """Return how many requests `send_many` has sent, of its error; None where another piece of Python has raised it.
+
+    A signal handler may have, also just behind the call; and what it raises may have a number of its own.
+    """
+    traceback = error.__traceback__
+    is_ours = traceback is not None and traceback.tb_next is None
+    return getattr(error, "sent", None) if is_ours else None
 
 
-def _unreachable(n_whole: int, n_done: int, fates: dict[int, tuple[int, str]]) -> errors.BusqError:
-    """Make the error of messages that were not re-sent in time; of one alone, its `sent` is what became of it."""
-    left = n_whole - n_done
-    n_withdrawn = sum(what == WITHDRAWN for what, _ in fates.values())
+def _unreachable(under_way: dict[int, str], fates: dict[int, tuple[int, str]], progress: Progress) -> errors.BusqError:
+    """Make the error of what was not re-sent in time."""
+    withdrawn = [number for number, (what, _) in fates.items() if what in (WITHDRAWN, REFUSED)]
+    n_left, n_withdrawn = len(under_way), len(withdrawn)
     n_stored = sum(what == STORED for what, _ in fates.values())
     why = next((text for _, text in fates.values() if text), "the bridge has not re-sent it, or has no answer")
-    if n_withdrawn == left:
+    progress.never(withdrawn)
+    progress.is_stored = n_left == n_stored == 1
+    if n_withdrawn == n_left:
         kind = errors.Full if why.startswith("full") else errors.Unreachable
-        error: errors.BusqError = kind(f"nothing of {left} left this machine before the timeout: {why}")
-        error.sent = n_done
-        return error
-    n_open = left - n_withdrawn - n_stored
-    error = errors.Unreachable(
-        f"of {left}, at the timeout: {n_withdrawn} withdrawn, {n_stored} stored and to be delivered, {n_open} open, "
+        return kind(f"nothing of {n_left} left this machine before the timeout: {why}")
+    n_open = n_left - n_withdrawn - n_stored
+    return errors.Unreachable(
+        f"of {n_left}, at the timeout: {n_withdrawn} withdrawn, {n_stored} stored and to be delivered, {n_open} open, "
         f"which are delivered once or never: {why}"
     )
-    error.sent = n_done
-    if n_whole == 1:
-        error.sent = 1 if n_stored else None  # type: ignore[assignment]
-    return error

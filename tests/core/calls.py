@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any
 
 from wholeness import LARGE, SMALL, AskWorld, Fault, OrderedWorld, World, brief, expect, n_descriptors, n_mappings
+from wide_world import GROUP, WideWorld
 
 import busq
 from busq._native import _core as core
@@ -83,6 +84,7 @@ class Op:
     raises: tuple[type[BaseException], ...] = ()
     check: Callable[[Stage, Turn], None] = lambda stage, turn: None
     ends: bool = False  # the object may be closed or released afterwards
+    is_wide: bool = False  # to several machines: where it is struck, its messages may come later
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def says_sent(error: BaseException) -> int:
     told: BaseException | None = error
     while told is not None and not hasattr(told, "sent"):
         told = told.__context__
-    return int(getattr(told, "sent", 0))
+    return int(getattr(told, "sent", 0) or 0)
 
 
 # ---- what was sent and received ----
@@ -167,6 +169,9 @@ def account_sent(world: Any, turn: Turn) -> None:
         n_sent = out.values[0] if isinstance(out.values[0], int) else len(turn.sends)
     for to, data in turn.sends[:n_sent]:
         world.sent(to, data)
+    if turn.op.is_wide and raised is not None and (len(turn.sends) > 1 or getattr(raised, "sent", None) is None):
+        for to, data in turn.sends[n_sent:]:
+            world.perhaps[data] += len(to)
 
 
 # ---- messages ----
@@ -668,6 +673,28 @@ def send_to_generator(stage: Stage, turn: Turn, to: list[str]) -> Callable[[], A
     return partial(stage.peer.send, iter(to), data)
 
 
+def send_wide(method: str, count: int, **named: Any) -> Callable[[Stage, Turn], Callable[[], Any]]:
+    """To a group of several machines, of which bob is a member."""
+
+    def make(stage: Stage, turn: Turn) -> Callable[[], Any]:
+        messages = [stage.world.payload(SMALL) for _ in range(count)]
+        turn.sends = [(["bob"], data) for data in messages]
+        if method == "send":
+            return partial(stage.peer.send, GROUP, *messages, **named)
+        return partial(stage.peer.send_many, [(GROUP, data) for data in messages], **named)
+
+    return make
+
+
+def sending_beyond() -> list[Op]:
+    return [
+        Op("send", "send() to a wide group", send_wide("send", 1), is_wide=True),
+        Op("send", "send(timeout=10) to a wide group", send_wide("send", 1, timeout=10), is_wide=True),
+        Op("send_many", "send_many() to a wide group", send_wide("send_many", 3), is_wide=True),
+        Op("sync", "sync()", of_peer("sync", GROUP)),
+    ]
+
+
 def looking() -> list[Op]:
     """Calls that only look."""
     return [
@@ -697,6 +724,10 @@ def ready_peer(sizes: tuple[int, ...], world: Any) -> Stage:
         world.put("alice", ["bob"], sizes[world.n_put % len(sizes)])
         world.n_put += 1
     return Stage(world, world.bob, "bob")
+
+
+def ready_sender(world: Any) -> Stage:
+    return Stage(world, world.alice, "alice")
 
 
 def finish_peer(stage: Stage, turns: list[Turn]) -> None:
@@ -1353,6 +1384,8 @@ def kinds_of_bus1() -> Iterator[Kind]:
         ready = partial(ready_for_a_message, size)
         ops = waiting_for_a_message(True)
         yield Kind("Peer", f"a peer that waits for {size} bytes", ready, ops, finish_peer, waits=True)
+    name = "a peer that sends to a wide group"
+    yield Kind("Peer", name, ready_sender, sending_beyond(), finish_peer, WideWorld, weight=20)
     yield Kind("Peer", "a peer in company", ready_company, company_ops(), finish_company, weight=60)
     yield Kind("Peer", "a peer that waits for room", ready_for_room, waiting_for_room(), finish_room, waits=True)
 

@@ -69,13 +69,16 @@ class World:
     order = "bus1"
     names: tuple[str, ...] = ("alice", "bob", "carol", "dora")
     has_one_order = True  # whichever the senders are
+    places = 12  # on the bus
+    capacity = CAPACITY
+    largest = ARENA  # a message for which there must be room when nothing is left
 
     def __init__(self) -> None:
         self.bus = busq.Bus.create(
             f"whole-{os.getpid()}-{next(_numbers)}",
             order=self.order,
-            peers=max(12, len(self.names)) if self.order == "bus1" else len(self.names),
-            capacity=CAPACITY,
+            peers=max(self.places, len(self.names)) if self.order == "bus1" else len(self.names),
+            capacity=self.capacity,
             arena=ARENA,
         )
         self.peers = {name: self.bus.join(name) for name in self.names}
@@ -234,13 +237,13 @@ class World:
     def check_room(self) -> None:
         """A queue takes as many messages as ever, and the memory for messages holds the largest one."""
         for name in ("alice", "bob"):
-            for number in range(CAPACITY):
+            for number in range(self.capacity):
                 try:
                     self.alice.send(name, b"%d" % number, timeout=0)
                 except busq.Full:
-                    raise Fault(f"the queue of {name} takes {number} messages instead of {CAPACITY}") from None
-            found = [message.data for message in self.peers[name].recv_many(CAPACITY + 1, timeout=0)]
-            expect(found == [b"%d" % number for number in range(CAPACITY)], f"{name} received {found}")
+                    raise Fault(f"the queue of {name} takes {number} messages instead of {self.capacity}") from None
+            found = [message.data for message in self.peers[name].recv_many(self.capacity + 1, timeout=0)]
+            expect(found == [b"%d" % number for number in range(self.capacity)], f"{name} received {found}")
         expect(
             self.takes_the_largest(),
             f"memory was not given back: {self.bus.stats()['arena_used_bytes']} of {ARENA} bytes used",
@@ -251,7 +254,7 @@ class World:
         self.bus.collect()
         for _ in range(3):
             with contextlib.suppress(busq.Full):
-                self.alice.send("bob", bytes(ARENA), timeout=0)
+                self.alice.send("bob", bytes(self.largest), timeout=0)
                 self.bob.recv(timeout=0).view().release()
                 return True
             for name, peer in self.peers.items():
