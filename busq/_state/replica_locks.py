@@ -92,14 +92,21 @@ class Lock(Replica):
 
     @waits
     async def release(self, calls: Any) -> None:
-        """Let the next one have it.
+        """Let the next one have it; also where this call is cancelled, or ended by an exception, while it waits.
 
         Errors: RuntimeError if this process does not hold it.
         """
         row = self.row[:1]
         if not row or row[0][0] != self.member:
             raise RuntimeError(f"{self.holder or 'nobody'} holds this lock, and not {self.member}")
-        await calls.call("_withdraw", *row[0])
+        is_settled = False
+        try:
+            await calls.call("_withdraw", *row[0])
+            is_settled = True
+        finally:
+            if not is_settled:
+                with contextlib.suppress(errors.ShutDown):
+                    self._busq_withdraw(row[0])
 
     @contextlib.contextmanager
     def held(self, timeout: float | None = None) -> Iterator[int]:

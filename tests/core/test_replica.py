@@ -1114,6 +1114,34 @@ def test_calls_that_find_no_room_keep_their_order(make_bus: Callable[..., busq.B
     assert anyio.run(in_order_where_there_is_no_room, make_bus(capacity=64), backend=backend) == expected
 
 
+async def given_up_in_a_block_of_held(bus: busq.Bus) -> int:
+    import anyio
+
+    async with Lock.join_async(bus, "l") as lock:
+        with bus.join("idle") as idle:
+            idle.enter("l")
+            with anyio.CancelScope() as scope:
+                async with lock.held():
+                    with contextlib.suppress(busq.Full):
+                        while True:
+                            lock.replica._busq.peer.send("@l", b"", timeout=0)
+                    scope.cancel()
+                    await anyio.sleep_forever()
+            drain(idle)
+        number: int = await lock.acquire()
+        return number
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_cancelled_holder_lets_go_also_where_there_is_no_room(
+    make_bus: Callable[..., busq.Bus], backend: str
+) -> None:
+    if backend == "trio":
+        pytest.importorskip("trio")
+    anyio = pytest.importorskip("anyio")
+    assert anyio.run(given_up_in_a_block_of_held, make_bus(capacity=64), backend=backend) == 2
+
+
 async def given_up_while_it_joins(bus: busq.Bus) -> None:
     import anyio
 
