@@ -13,6 +13,7 @@ Mechanism.  The rules, each with what happens without it:
   all requests are loaded before anything is re-sent     a request whose batch is found is published once more
   nothing is published before the epoch's own marker     the predecessor's last batch may still come: published twice
   was re-sent here, and not: is stored                   what its sender does next comes before it elsewhere
+  full is "not stored" if each publication was answered  an earlier one is stored: the same requests twice
   batches name what their publisher has seen             a stream that came back empty uses places again
 
 The machine itself is `Bridge`, without a network: the engine it is given has five methods (engine.py).
@@ -260,6 +261,7 @@ class Bridge:
         payload = batches.encode(batch)
         name = f"{batch.bus_id.hex()}-{batch.epoch}-{batch.number}"
         pause_s, n_stale = _AGAIN_S, 0
+        is_answered = True  # each time so far: a publication without an answer may still be stored
         while True:
             try:
                 place: int = await self._engine.publish(self.machine, payload, self._expected, name)
@@ -271,9 +273,10 @@ class Bridge:
                 n_stale += 1
             except StreamFull as full:
                 self._is_full = f"full: the stream of domain {self._local.domain!r} ({full})"
-                return 0
+                if is_answered:
+                    return 0
             except Again:
-                pass
+                is_answered = False
             else:
                 self._is_full = ""
                 return place

@@ -28,7 +28,8 @@ class Impossible(ValueError):
 class Scene:
     """So many elements of each sort, and what is fixed, as the places where each relation holds.
 
-    Elements are numbers from 0; those of an ordered sort stand in that order.
+    Elements are numbers from 0; those of an ordered sort stand in that order.  A fixed function is given as its places,
+    each with the value behind it, where that is not 0.
     """
 
     sizes: Mapping[Sort, int]
@@ -89,11 +90,10 @@ class Execution:
         return env
 
     def _beginning(self, symbol: Symbol) -> Iterator[tuple[tuple[int, ...], Any]]:
+        fixed = self._scene.fixed.get(symbol, frozenset()) if symbol.is_fixed else frozenset()
+        values = {place[:-1]: place[-1] for place in fixed}
         for at in self._places(symbol):
-            if symbol.result is not None:
-                yield at, 0
-            else:
-                yield at, symbol.is_fixed and at in self._scene.fixed.get(symbol, ())
+            yield at, at in fixed if symbol.result is None else values.get(at, 0)
 
     def _places(self, symbol: Symbol) -> Iterator[tuple[int, ...]]:
         return itertools.product(*(self._elements(sort) for sort in symbol.sorts))

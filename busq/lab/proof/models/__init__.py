@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 from busq.lab.proof.logic import System
 from busq.lab.proof.models import (
+    bridge,
+    bridge_violations,
     causal,
     causal_violations,
     cykas,
@@ -42,6 +44,7 @@ MODELS: dict[str, System] = {
     system.name: system
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM),
+        bridge.SYSTEM,
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
         *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
@@ -51,6 +54,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "patience": patience_violations.VIOLATIONS,
     "share": share_violations.VIOLATIONS,
     "records": records_violations.VIOLATIONS,
+    "bridge": bridge_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "mfss": mfss_violations.VIOLATIONS,
