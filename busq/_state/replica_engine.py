@@ -123,6 +123,7 @@ class Engine:
         self.position = 0
         self.members: tuple[str, ...] = ()
         self._ready = Completion()  # done when the state is there
+        self._receives = Completion()  # done when the thread has looked for messages
         self._verifier = Verifier(self, verify, self._exchange.send_all) if verify else None
         self._numbers = itertools.count(1)
         self._pending: dict[int, Completion] = {}
@@ -149,7 +150,10 @@ class Engine:
         """Enter the group, and return when the state is there."""
         deadline = Deadline(timeout)
         self._thread.start()
-        self.peer.enter(self.group, timeout=timeout)
+        # Entering sends to this peer too.  Where its queue is full the core refuses that, unless it knows of a thread
+        # that receives, and so makes room.
+        self._receives.wait()
+        self.peer.enter(self.group, timeout=deadline.left_s())
         if not self._ready.wait(deadline.left_ns()):
             raise errors.Empty(
                 f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
@@ -170,7 +174,7 @@ class Engine:
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-        for call in [self._ready, *self._pending.values(), *self._waiters]:
+        for call in [self._ready, self._receives, *self._pending.values(), *self._waiters]:
             call.finish(error=self.failure)
 
     def check(self) -> None:
@@ -381,18 +385,10 @@ class Engine:
     def _run(self) -> None:
         _here.engine = self
         try:
-            while True:
-                has_more = self._flush()
-                try:
-                    messages = self.peer.recv_many(_LIMIT, _RETRY_S if has_more else None)
-                except errors.Empty:
-                    continue
-                with self._readers:  # behind those that wait
-                    pass
-                with self._state_lock:
-                    if self.failure is not None:  # closed in a block of `reading`, behind which nothing is applied
-                        return
-                    self._receive(messages)
+            is_open = self._take_in(0)
+            self._receives.finish()
+            while is_open:
+                is_open = self._take_in(_RETRY_S if self._flush() else None)
         except errors.ShutDown as error:
             self._fail(error)
         except BaseException as error:
@@ -402,6 +398,19 @@ class Engine:
             self._is_over = True
             self._answer()
             _here.engine = None
+
+    def _take_in(self, timeout: float | None) -> bool:
+        """Receive and apply; False where the replica was closed meanwhile."""
+        try:
+            messages = self.peer.recv_many(_LIMIT, timeout)
+        except errors.Empty:
+            return True
+        with self._readers:  # behind those that wait
+            pass
+        with self._state_lock:
+            if self.failure is None:  # closed in a block of `reading`, behind which nothing is applied
+                self._receive(messages)
+        return self.failure is None
 
     def _receive(self, messages: list[Any]) -> None:
         replica = self._replica()

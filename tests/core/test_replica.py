@@ -27,6 +27,7 @@ from test_ownership import StruckError, struck
 import busq
 import busq.codec
 from busq._state.digests import digest
+from busq._state.replica_engine import Engine
 from busq.replica import Barrier, Counter, Dict, Election, Lock
 
 Fork = Callable[..., Child]
@@ -988,6 +989,28 @@ def test_who_dies_at_a_barrier_does_not_count(roomy: busq.Bus, fork: Fork) -> No
             barrier.wait(timeout=0.05)
         other = fork(wait, roomy.name)
         assert barrier.wait() == other.result() == 1
+
+
+def test_a_thread_that_begins_late_finds_its_queue_full(
+    make_bus: Callable[..., busq.Bus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entering sends to its own queue; a thread that has not received yet is one that will."""
+    bus = make_bus(capacity=4)
+    alice, run, start = bus.join("alice"), Engine._run, Engine.start
+
+    def run_late(engine: Engine) -> None:
+        time.sleep(0.05)
+        run(engine)
+
+    def start_full(engine: Engine, timeout: float | None) -> None:
+        for _ in range(4):
+            alice.send(engine.member, b"from outside", timeout=0)
+        start(engine, timeout)
+
+    monkeypatch.setattr(Engine, "_run", run_late)
+    monkeypatch.setattr(Engine, "start", start_full)
+    with Counter.join(bus, "c") as counter:
+        assert counter.add() == 1
 
 
 # ---- event loops ----
