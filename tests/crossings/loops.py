@@ -49,6 +49,8 @@ class LoopGiver(Giver):
 class LoopTaker(Taker):
     """A taker whose peer is one of `busq.aio`."""
 
+    is_in_loop = True
+
     def __init__(self, session: Session, peer: Any) -> None:
         self.session, self.name, self.notes, self.bus = session, "taker", session.notes, session.bus
         self._life, self.facts, self.parts, self.peer = f"loop-{next(session.lives)}", {}, [], peer

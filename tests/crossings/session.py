@@ -296,6 +296,8 @@ class Giver:
 class Taker:
     """The side that takes, from one inbox or several."""
 
+    is_in_loop = False  # other tasks run while it waits
+
     def __init__(self, session: Session, name: str, resume: bool, notes: Notes) -> None:
         self.session, self.name, self.notes = session, name, notes
         self.bus = session.bus
