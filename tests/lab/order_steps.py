@@ -16,7 +16,7 @@ from busq.lab.execution import Event
 from busq.lab.proof import Scene, System
 from busq.lab.proof.compiled import Compiled, State
 from busq.lab.proof.logic import Symbol
-from busq.lab.proof.models import cykas, stamped, sync
+from busq.lab.proof.models import bus1, cykas, stamped, sync
 from busq.lab.stage import Packet, Stage
 
 Sends = Sequence[tuple[int, Sequence[int]]]  # the sender of each message, and its destinations; senders ascend
@@ -86,6 +86,36 @@ def skeen_steps(caused: Caused) -> Iterator[Step]:
                 yield "decide", (m, p, caused.stamp("final", m))
             case "receive final":
                 yield "receive_final", (m, p)
+            case "deliver":
+                yield "deliver", (m, p)
+
+
+def bus1_steps(caused: Caused) -> Iterator[Step]:
+    for what, m, p, peer in caused:
+        match what:
+            case "sent":
+                yield "start", (m, p)
+                if caused.is_own(m):
+                    yield "choose", (m, p, caused.get(bus1.clock, p) + 1)
+                    yield "commit", (m, p)
+            case "receive block":
+                yield "receive_block", (m, p, caused.stamp("clock", m))
+            case "receive clock":
+                yield "receive_clock", (m, p, peer)
+            case "send sync":
+                yield "choose", (m, p, caused.stamp("sync", m))
+            case "receive sync":
+                yield "receive_sync", (m, p)
+            case "receive synced" if caused.get(bus1.direct, m):
+                yield "end_unicast", (m, p)
+            case "receive synced":
+                yield "receive_synced", (m, p, peer)
+            case "send queue":
+                yield "commit", (m, p)
+            case "receive queue":
+                yield "receive_queue", (m, p)
+            case "receive unicast":
+                yield "receive_unicast", (m, p, caused.get(bus1.clock, p) + 1)
             case "deliver":
                 yield "deliver", (m, p)
 

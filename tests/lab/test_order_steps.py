@@ -15,6 +15,7 @@ from order_steps import (
     Refused,
     Sends,
     Step,
+    bus1_steps,
     causal_steps,
     cykas_steps,
     lamport_release_steps,
@@ -27,7 +28,8 @@ from order_steps import (
 )
 
 from busq.lab.proof import MODELS, Scene
-from busq.lab.proof.models import causal, cykas, mfss, sequencer, skeen, stamped, sync, token
+from busq.lab.proof.models import bus1, causal, cykas, mfss, sequencer, skeen, stamped, sync, token
+from busq.orders import ORDERS
 
 TIMES = 100  # more than the clocks of these executions reach
 NUMBERS = 10
@@ -75,6 +77,13 @@ def skeen_play(text: str, read: Reading = skeen_steps) -> Play:
     return Play("skeen", "skeen", read, scene, sends)
 
 
+def bus1_play(order: str, text: str, read: Reading = bus1_steps) -> Play:
+    sends = sends_of(text)
+    directs = [m for m, (source, to) in enumerate(sends) if "direct" in order and len(to) == 1 and source not in to]
+    scene = bus1.scene([source for source, _ in sends], [set(to) for _, to in sends], directs=directs, times=TIMES)
+    return Play(order, "bus1", read, scene, sends)
+
+
 def causal_play(order: str, text: str) -> Play:
     sends = sends_of(text)
     scene = causal.scene([source for source, _ in sends], [set(to) for _, to in sends])
@@ -104,13 +113,20 @@ def token_play(senders: str, processes: int) -> Play:
     return Play("token", "token", token_steps, scene, to_all(senders, processes), begins=begins)
 
 
-def one_lower(caused: Caused) -> Iterator[Step]:
-    """Proposals at the clock of their process, and not above it."""
-    for name, arguments in skeen_steps(caused):
-        yield name, (*arguments[:-1], arguments[-1] - 1) if name == "receive_data" else arguments
+def one_lower(read: Reading, action: str) -> Reading:
+    """The same steps, but for the timestamps of an action, which stand one below what they are."""
+
+    def steps(caused: Caused) -> Iterator[Step]:
+        for name, arguments in read(caused):
+            yield name, (*arguments[:-1], arguments[-1] - 1) if name == action else arguments
+
+    return steps
 
 
 PLAYS = [
+    bus1_play("bus1", "0>01 1>01"),
+    bus1_play("bus1:unicast=direct", "0>1 0>1 1>01 1>1"),
+    bus1_play("bus1:estimate=best", "0>01 1>1 1>0"),
     skeen_play("0>12 1>01"),
     skeen_play("0>01 0>01 1>01"),
     one_to_one("cykas", "0>2 0>1 1>2"),
@@ -136,7 +152,8 @@ REFUSED = [
     (one_to_one("fifo-ack", "0>2 0>1 1>2", "mfss"), "send"),
     (one_to_one("cykas-telling", "0>2 0>1 1>0 1>2 2>1", "cykas"), "send"),
     (one_to_one("mfss", "0>1 1>0", "sync"), "send_up"),
-    (skeen_play("0>01 1>01", one_lower), "receive_data"),
+    (skeen_play("0>01 1>01", one_lower(skeen_steps, "receive_data")), "receive_data"),
+    (bus1_play("bus1", "0>01 1>01", one_lower(bus1_steps, "choose")), "choose"),
     (lamport_play("lamport-literal", "01", 3), "deliver"),
     (lamport_play("lamport", "01", 2, "unordered"), "receive_ack"),
     (lamport_play("lamport:ack=all", "01", 2, "unordered"), "hear"),
@@ -162,8 +179,8 @@ def test_every_execution_of_the_code_is_one_of_the_model(model: str) -> None:
     assert taken == {action.name for action in MODELS[model].actions}
 
 
-def test_only_the_core_is_followed_elsewhere() -> None:
-    assert set(MODELS) - {play.model for play in PLAYS} == {"multicast", "patience"}, "test_follow.py has these"
+def test_every_order_that_has_a_model_is_followed() -> None:
+    assert set(MODELS) & set(ORDERS) <= {play.model for play in PLAYS}
 
 
 @pytest.mark.long

@@ -60,6 +60,16 @@ REASONS = {
     "not-silent": ("send", FOLLOWS),
     "early-yct": ("send_yct", "a YCT is of what was sent eagerly, and waits for no process"),
     "all-normal": ("send", FOLLOWS),
+    # bus1
+    "past-block": ("deliver", "blocks are behind what is delivered"),
+    "past-lower": ("deliver", "what is still to come is above what is delivered"),
+    "block-below": ("receive_block", "blocks are behind what is delivered"),
+    "without-clock": ("choose", "what is chosen is blocked everywhere"),
+    "below-clock": ("choose", "a block is below its message"),
+    "unsynced": ("commit", "all clocks have reached what is committed"),
+    "next-too-early": ("start", "a cause is committed, an effect is begun"),
+    "unicast-in-place": ("receive_unicast", "what is still to come is above what is delivered"),
+    "unicast-unanswered": ("end_unicast", "what is over was committed, and chosen"),
     # mfss
     "no-wait": ("send", "one message of a process is open"),
     "wait-per-receiver": ("send", "one message of a process is open"),

@@ -18,12 +18,14 @@ __all__ = ["execution_of"]
 
 # In each model, the relations with these roles.  A message without a sender in the model has one of its own.
 POINT_TO_POINT = ("cykas", "mfss", "sync")
-TO_MANY = ("skeen", "causal-matrix", "sequencer")
+TO_MANY = ("bus1", "skeen", "causal-matrix", "sequencer")
 SENT = {"multicast": "begun"} | dict.fromkeys((*POINT_TO_POINT, *TO_MANY), "sent")
 SENDER = dict.fromkeys(POINT_TO_POINT, "source") | dict.fromkeys(TO_MANY, "sender")
 DESTINATION = dict.fromkeys(POINT_TO_POINT, "target") | dict.fromkeys(("multicast", *TO_MANY), "dest")
 # Known to the sender of the second when it sent that.
-CAUSE = {"skeen": "cause", "sequencer": "cause"} | dict.fromkeys((*POINT_TO_POINT, "causal-matrix"), "past")
+CAUSE = dict.fromkeys(("bus1", "skeen", "sequencer"), "cause") | dict.fromkeys(
+    (*POINT_TO_POINT, "causal-matrix"), "past"
+)
 
 
 def execution_of(system: System, example: Counterexample) -> Execution:

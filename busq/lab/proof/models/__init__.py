@@ -9,6 +9,8 @@ from busq.lab.proof.logic import System
 from busq.lab.proof.models import (
     bridge,
     bridge_violations,
+    bus1,
+    bus1_violations,
     causal,
     causal_violations,
     cykas,
@@ -45,7 +47,7 @@ MODELS: dict[str, System] = {
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM),
         bridge.SYSTEM,
-        *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
+        *(bus1.SYSTEM, skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
         *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
 }
@@ -55,6 +57,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "share": share_violations.VIOLATIONS,
     "records": records_violations.VIOLATIONS,
     "bridge": bridge_violations.VIOLATIONS,
+    "bus1": bus1_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "mfss": mfss_violations.VIOLATIONS,
