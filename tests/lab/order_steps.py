@@ -3,7 +3,7 @@
 
 A stage runs the step functions of the code, and here decides in all possible ways what arrives next.  What one decision
 causes at its process is read as steps of the model, with the timestamps that the packets carry; a step that the model
-does not allow is refused.
+does not allow is refused, and so is an end of an execution where the model can go on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from busq.lab.execution import Event
 from busq.lab.proof import Scene, System
 from busq.lab.proof.compiled import Compiled, State
-from busq.lab.proof.logic import Symbol
+from busq.lab.proof.logic import Expr, Symbol
 from busq.lab.proof.models import bus1, cykas, stamped, sync
 from busq.lab.stage import Packet, Stage
 
@@ -258,11 +258,13 @@ class Follower:
         scene: Scene,
         sends: Sends,
         read: Reading,
+        rest: Expr,
         *,
         network: str | None = None,
         begins: Sequence[Step] = (),
     ) -> None:
-        self._order, self._network, self._sends, self._read = order, network, sends, read
+        self._order, self._network, self._sends = order, network, sends
+        self._read, self._rest = read, rest
         self.followed = Followed()
         self._processes = 1 + max(max(source, *destinations) for source, destinations in sends)
         self._mine = [
@@ -284,7 +286,10 @@ class Follower:
             path, inputs, state = ends.pop()
             play = self._played(path)
             choices = list(self._choices(play, path))
-            self.followed.executions += not choices
+            if not choices:
+                self.followed.executions += 1
+                if not self._model.holds(state, self._rest):
+                    raise Refused(f"{self._order} comes to rest where {self._model.system.name} does not")
             for decision, process, what in choices:
                 after = self._follow(play or self._played(path), decision, state)
                 play = None

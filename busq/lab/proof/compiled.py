@@ -34,6 +34,7 @@ class Compiled:
         self._contents: list[list[Content]] = [[{}] for _ in system.symbols]
         self._numbers: list[dict[frozenset[Any], int]] = [{frozenset(): 0} for _ in system.symbols]
         self._actions = {action.name: self._compile(action) for action in system.actions}
+        self._formulas: dict[Expr, Callable[..., bool]] = {}
         self._steps: dict[tuple[Any, ...], State | None] = {}
         self.beginning: State = (0,) * len(system.symbols)
         self.n_taken = 0  # steps that were taken for the first time
@@ -61,6 +62,12 @@ class Compiled:
         """Return what a symbol is in one place: True or False, or the value of a function, 0 where it has none yet."""
         at = self._at[symbol]
         return self._contents[at][state[at]].get(place, False if symbol.result is None else 0)
+
+    def holds(self, state: State, formula: Expr) -> bool:
+        """Whether a formula without free variables holds in a state."""
+        if formula not in self._formulas:
+            self._formulas[formula] = eval("lambda S: " + self._text(formula, dict.fromkeys(self.system.sorts, ())))
+        return self._formulas[formula]([self._contents[at][number] for at, number in enumerate(state)])
 
     def places(self, state: State, symbol: Symbol) -> Content:
         """Return all places where a relation holds, or a function has a value that was put there."""

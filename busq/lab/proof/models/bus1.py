@@ -24,6 +24,7 @@ from busq.lab.proof.logic import (
     at_most,
     below,
     either,
+    exists,
     forall,
     function,
     map_to,
@@ -34,9 +35,10 @@ from busq.lab.proof.logic import (
     variables,
 )
 from busq.lab.proof.models.keys import history_invariants, key_below
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "clock", "direct", "scene"]
+__all__ = ["STILL", "SYSTEM", "clock", "direct", "scene"]
 
 Msg = Sort("Msg", is_ordered=True)  # by name, which settles ties
 Proc = Sort("Proc")
@@ -118,12 +120,13 @@ def receive_clock() -> Action:
 
 
 ALL_HAVE_TOLD = of_others(told(m, q))
-ABOVE_ALL_BLOCKS = forall(q, (dest(m, q) & blocked(q, m)) >> below(block(q, m), t))
+ABOVE_OWN = below(clock(p), t)
+ABOVE_ALL = ABOVE_OWN & forall(q, (dest(m, q) & blocked(q, m)) >> below(block(q, m), t))
 
 
-def choose(complete: Expr = ALL_HAVE_TOLD, high_enough: Expr = ABOVE_ALL_BLOCKS) -> Action:
+def choose(complete: Expr = ALL_HAVE_TOLD, high_enough: Expr = ABOVE_ALL) -> Action:
     """The sender, which has all clocks, takes a time above them and its own, and sends SYNC."""
-    guard = all_of(sender(m, p), sent(m), ~direct(m), ~chosen(m), complete, below(clock(p), t), high_enough)
+    guard = all_of(sender(m, p), sent(m), ~direct(m), ~chosen(m), complete, high_enough)
     return Action("choose", (m, p, t), guard, (set_(chosen, m), put(stamp, m, t), put(clock, p, t)))
 
 
@@ -159,10 +162,7 @@ def receive_queue() -> Action:
     return Action("receive_queue", (m, p), guard, (set_(queued, p, m),))
 
 
-ABOVE_THE_CLOCK = below(clock(p), t)
-
-
-def receive_unicast(when: Expr = ABOVE_THE_CLOCK) -> Action:
+def receive_unicast(when: Expr = ABOVE_OWN) -> Action:
     """The destination of a direct message ticks, and queues it under its clock."""
     at_once = (set_(blocked, p, m), set_(chosen, m), set_(committed, m), set_(queued, p, m))
     times = (put(clock, p, t), put(block, p, m, t), put(stamp, m, t))
@@ -198,6 +198,7 @@ def deliver(among_messages: Expr = AMONG_MESSAGES, among_blocks: Expr = AMONG_BL
 
 
 INVARIANTS = {
+    "what was sent has a sender": forall(m, sent(m) >> exists(p, sender(m, p))),
     "what was begun was sent": forall(
         p, m, all_of(blocked(p, m) >> (sent(m) & dest(m, p)), (chosen(m) | over(m)) >> sent(m))
     ),
@@ -215,6 +216,7 @@ INVARIANTS = {
     ),
     "a direct message that is blocked is queued": forall(p, m, (direct(m) & blocked(p, m)) >> queued(p, m)),
     "a sender blocks its own queue": forall(p, m, all_of(sender(m, p), dest(m, p), sent(m)) >> blocked(p, m)),
+    "and queues it when it is committed": forall(p, m, all_of(sender(m, p), dest(m, p), committed(m)) >> queued(p, m)),
     "what is chosen is blocked everywhere": forall(p, m, (chosen(m) & dest(m, p)) >> blocked(p, m)),
     "a block is below its message": forall(
         p, m, all_of(chosen(m), ~direct(m), dest(m, p)) >> below(block(p, m), stamp(m))
@@ -247,6 +249,12 @@ INVARIANTS = {
     ),
 }
 
+# There is always a time that will do.
+STILL = at_rest(
+    *(receive_block(TRUE), receive_clock(), choose(high_enough=TRUE), receive_sync(), receive_synced(), commit()),
+    *(receive_queue(), receive_unicast(TRUE), end_unicast(), deliver()),
+)
+
 PROPERTIES = {
     "consistency: no two processes deliver two messages in opposite orders": forall(
         *(p1, p2, m1, m2), ~(before(p1, m1, m2) & before(p2, m2, m1))
@@ -264,6 +272,12 @@ PROPERTIES = {
     "no block for ever, its core: a block is of what is under way, or the QUEUE is": forall(
         p, m, (blocked(p, m) & ~queued(p, m)) >> all_of(sent(m), over(m) >> committed(m))
     ),
+    "no loss: at rest, what was started is delivered, or something lower is not": STILL
+    >> forall(
+        *(p, m),
+        all_of(sent(m), dest(m, p), ~delivered(p, m))
+        >> exists(m1, all_of(sent(m1), dest(m1, p), ~delivered(p, m1), key_below(stamp(m1), m1, stamp(m), m))),
+    ),
     "no invention: only what was sent is delivered, and only where it was sent to": forall(
         p, m, delivered(p, m) >> (sent(m) & dest(m, p))
     ),
@@ -275,7 +289,7 @@ MUTANTS = (
     Mutant("past-lower", "a message is delivered past lower ones", (deliver(among_messages=TRUE),)),
     Mutant("block-below", "a block is placed below the clock", (receive_block(TRUE),)),
     Mutant("without-clock", "the timestamp is taken before all clocks are in", (choose(complete=TRUE),)),
-    Mutant("below-clock", "the timestamp may be below the clocks that have come", (choose(high_enough=TRUE),)),
+    Mutant("below-clock", "the timestamp may be below the clocks that have come", (choose(high_enough=ABOVE_OWN),)),
     Mutant("unsynced", "a message is committed before all clocks have passed it", (commit(TRUE),)),
     Mutant("next-too-early", "a process starts with a message while its last one is under way", (start(TRUE),)),
     Mutant("unicast-in-place", "a direct message is queued at the clock", (receive_unicast(BEHIND_THE_CLOCK),)),

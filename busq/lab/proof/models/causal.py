@@ -31,9 +31,10 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg")
 Proc = Sort("Proc")
@@ -104,11 +105,13 @@ INVARIANTS = {
     "a process is aware of what it has delivered": forall(p, m, delivered(p, m) >> aware(p, m)),
     "a process is aware of the past": forall(p, m1, m2, (aware(p, m2) & past(m1, m2)) >> aware(p, m1)),
     "a matrix counts what its process is aware of": forall(p, m, aware(p, m) >> known(p, m)),
+    "and nothing else": forall(p, m, known(p, m) >> aware(p, m)),
     "what a matrix counts as sent to its process was delivered": forall(
         p, m, (known(p, m) & dest(m, p)) >> delivered(p, m)
     ),
     "a message counts itself": forall(m, sent(m) >> carried(m, m)),
     "a message counts its past": forall(m1, m2, past(m1, m2) >> carried(m2, m1)),
+    "and nothing else of others": forall(m1, m2, carried(m2, m1) >> (past(m1, m2) | same(m1, m2))),
     "a matrix that counts a message counts the earlier ones": forall(
         p, m1, m2, (known(p, m2) & past(m1, m2)) >> known(p, m1)
     ),
@@ -127,9 +130,16 @@ INVARIANTS = {
     "the history is not against the past": forall(p, m1, m2, past(m1, m2) >> ~before(p, m2, m1)),
 }
 
+STILL = at_rest(deliver())
 PROPERTIES = {
     "causality: where an effect was delivered, its cause was before": forall(
         *(p, m1, m2), all_of(past(m1, m2), delivered(p, m2), dest(m1, p)) >> before(p, m1, m2)
+    ),
+    "no loss: at rest, what was sent is delivered, or something of its past is not": STILL
+    >> forall(
+        *(p, m),
+        all_of(sent(m), dest(m, p), ~delivered(p, m))
+        >> exists(m1, all_of(past(m1, m), dest(m1, p), ~delivered(p, m1))),
     ),
     "no invention: only what was sent is delivered, and only where it was sent to": forall(
         p, m, delivered(p, m) >> (sent(m) & dest(m, p))

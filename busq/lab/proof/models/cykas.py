@@ -29,9 +29,10 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg")
 Proc = Sort("Proc")
@@ -153,6 +154,8 @@ INVARIANTS = {
 }
 
 OWED = exists(m1, is_open_from(p, m1))
+MOVES = (deliver(), receive_ack(), send_yct(), receive_yct())
+STILL = at_rest(*MOVES)
 PROPERTIES = {
     "causality: no receiver delivers an effect, and then its cause (Proposition 3.1)": INVARIANTS[
         "the history is not against the past"
@@ -164,6 +167,8 @@ PROPERTIES = {
         *(m, p),
         all_of(delivered(m), eager(m), ~heard(m), source(m, p)) >> any_of(told(m), forall(q, ~waits(m, q)), OWED),
     ),
+    "no loss, no endless silence: at rest, all is delivered, and no process is silent": STILL
+    >> forall(m, all_of(sent(m) >> delivered(m), ~exists(p, keeps_silent(m)))),
     "no invention: only what was sent is delivered": INVARIANTS["what is delivered was sent"],
     "no duplicate: nothing is delivered twice": INVARIANTS["the history is without repetition"],
 }
@@ -194,7 +199,7 @@ SYSTEM = System(
         "a message has a source and a target": forall(m, exists(p, source(m, p)) & exists(p, target(m, p))),
         "no message goes to its source": forall(m, p, ~(source(m, p) & target(m, p))),
     },
-    actions=(send(), deliver(), receive_ack(), send_yct(), receive_yct()),
+    actions=(send(), *MOVES),
     invariants=INVARIANTS,
     properties=PROPERTIES,
     mutants=MUTANTS,

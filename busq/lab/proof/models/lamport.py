@@ -16,6 +16,7 @@ from busq.lab.proof.logic import (
     System,
     all_of,
     at_most,
+    exists,
     forall,
     function,
     put,
@@ -25,6 +26,8 @@ from busq.lab.proof.logic import (
     variables,
 )
 from busq.lab.proof.models import stamped
+from busq.lab.proof.models.keys import key_below
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.models.stamped import (
     IS_FIRST,
     NO_LOWER,
@@ -46,7 +49,7 @@ from busq.lab.proof.models.stamped import (
     t,
 )
 
-__all__ = ["SYSTEM"]
+__all__ = ["STILL", "SYSTEM"]
 
 heard = relation("heard", Proc, Proc)  # something came to the first from the second
 last = function("last", Proc, Proc, to=Time)  # the timestamp of it
@@ -91,6 +94,19 @@ INVARIANTS = {
     "all clocks have reached what is delivered": forall(p, q, m, delivered(p, m) >> at_most(stamp(m), clock(q))),
 }
 
+ALL_DATA = forall(p, m, sent(m) >> queued(p, m))
+ALL_ACKS = forall(*(p, q, m), (~same(p, q) & queued(q, m)) >> (heard(p, q) & at_most(stamp(m), last(p, q))))
+STILL = all_of(ALL_DATA, ALL_ACKS, at_rest(deliver()))
+PROPERTIES = {
+    **stamped.PROPERTIES,
+    "no loss: with all DATA and ACKs, what was sent is delivered, can be, or something lower is not": STILL
+    >> forall(
+        *(p, m),
+        (sent(m) & ~delivered(p, m))
+        >> exists(m1, all_of(sent(m1), ~delivered(p, m1), key_below(stamp(m1), m1, stamp(m), m))),
+    ),
+}
+
 MUTANTS = (
     Mutant("unheard", "the first of the queue is delivered whatever was heard", (deliver(TRUE),)),
     Mutant("acks-overtake", "the channels do not keep the order", (hear(TRUE),)),
@@ -106,6 +122,6 @@ SYSTEM = System(
     axioms=stamped.AXIOMS,
     actions=(submit(), receive_data(), hear(), deliver()),
     invariants=INVARIANTS,
-    properties=stamped.PROPERTIES,
+    properties=PROPERTIES,
     mutants=MUTANTS,
 )

@@ -18,6 +18,7 @@ from busq.lab.proof.logic import (
     System,
     all_of,
     at_most,
+    exists,
     forall,
     function,
     put,
@@ -28,6 +29,7 @@ from busq.lab.proof.logic import (
 )
 from busq.lab.proof.models import stamped
 from busq.lab.proof.models.keys import key_below
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.models.stamped import (
     IS_FIRST,
     NO_LOWER,
@@ -50,7 +52,7 @@ from busq.lab.proof.models.stamped import (
     t,
 )
 
-__all__ = ["SYSTEM"]
+__all__ = ["STILL", "SYSTEM"]
 
 answered = function("answered", Proc, Msg, to=Time)  # the clock that the ACK of that process carries
 acked = relation("acked", Msg, Proc)  # it has arrived
@@ -86,7 +88,8 @@ def release(acknowledged: Expr = ALL_ACKED, turn: Expr = IS_FIRST) -> Action:
 
 def receive_release() -> Action:
     """A RELEASE arrives, and its message is marked, if that is in the queue."""
-    return Action("receive_release", (m, p), all_of(released(m), queued(p, m), ~marked(p, m)), (set_(marked, p, m),))
+    guard = all_of(released(m), ~sender(m, p), queued(p, m), ~marked(p, m))
+    return Action("receive_release", (m, p), guard, (set_(marked, p, m),))
 
 
 IS_MARKED = marked(p, m)
@@ -118,6 +121,18 @@ INVARIANTS = {
     ),
 }
 
+MOVES = (receive_data(), receive_ack(), release(), receive_release(), deliver())
+STILL = at_rest(*MOVES)
+PROPERTIES = {
+    **stamped.PROPERTIES,
+    "no loss: at rest, what was sent is delivered, or something lower is not": STILL
+    >> forall(
+        *(p, m),
+        (sent(m) & ~delivered(p, m))
+        >> exists(m1, q, all_of(sent(m1), ~delivered(q, m1), key_below(stamp(m1), m1, stamp(m), m))),
+    ),
+}
+
 MUTANTS = (
     Mutant("unacknowledged", "a message is released before all have acknowledged it", (release(acknowledged=TRUE),)),
     Mutant("ack-overtakes", "an ACK overtakes what was sent before it", (receive_ack(TRUE),)),
@@ -136,8 +151,8 @@ SYSTEM = System(
     sorts=(Msg, Proc, Time),
     symbols=(*stamped.SYMBOLS, answered, acked, released, marked),
     axioms=stamped.AXIOMS,
-    actions=(submit(), receive_data(), receive_ack(), release(), receive_release(), deliver()),
+    actions=(submit(), *MOVES),
     invariants=INVARIANTS,
-    properties=stamped.PROPERTIES,
+    properties=PROPERTIES,
     mutants=MUTANTS,
 )

@@ -29,9 +29,10 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg")
 Proc = Sort("Proc")
@@ -145,6 +146,8 @@ INVARIANTS = {
     "the history is not against the buffer": forall(m1, m2, ~(before(m2, m1) & ahead(m1, m2))),
 }
 
+MOVES = (send(), deliver(), receive_ack())
+STILL = at_rest(*MOVES)
 PROPERTIES = {
     "causality: where an effect was delivered, its cause was before": forall(
         *(m1, m2, q), all_of(past(m1, m2), delivered(m2), target(m1, q), target(m2, q)) >> before(m1, m2)
@@ -155,6 +158,8 @@ PROPERTIES = {
     "one at a time: what a process sends to another is delivered before that sends its next": forall(
         *(m1, m2, p), all_of(ahead(m1, m2), sent(m2), source(m2, p), ~target(m2, p)) >> delivered(m1)
     ),
+    "no loss: at rest, what was submitted is delivered, or something ahead of it is not": STILL
+    >> forall(m, (submitted(m) & ~delivered(m)) >> exists(m1, ahead(m1, m) & ~delivered(m1))),
     "no invention: only what was sent is delivered": INVARIANTS["what is delivered was sent"],
     "no duplicate: nothing is delivered twice": forall(m, ~before(m, m)),
 }
@@ -181,7 +186,7 @@ SYSTEM = System(
         "a message has one target": forall(m, p1, p2, (target(m, p1) & target(m, p2)) >> same(p1, p2)),
         "a message has a source and a target": forall(m, exists(p, source(m, p)) & exists(p, target(m, p))),
     },
-    actions=(submit(), submit_own(), send(), deliver(), receive_ack()),
+    actions=(submit(), submit_own(), *MOVES),
     invariants=INVARIANTS,
     properties=PROPERTIES,
     mutants=MUTANTS,

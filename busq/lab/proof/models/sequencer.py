@@ -20,6 +20,7 @@ from busq.lab.proof.logic import (
     Update,
     all_of,
     any_of,
+    exists,
     forall,
     map_to,
     relation,
@@ -27,9 +28,10 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg")
 Proc = Sort("Proc")
@@ -141,6 +143,8 @@ INVARIANTS = {
     "a cause is multicast before its effect": forall(m1, m2, (cause(m1, m2) & placed(m2)) >> first(m1, m2)),
 }
 
+MOVES = (multicast(), deliver())
+STILL = at_rest(*MOVES)
 PROPERTIES = {
     "consistency: no two processes deliver two messages in opposite orders": forall(
         *(p1, p2, m1, m2), ~(before(p1, m1, m2) & before(p2, m2, m1))
@@ -153,6 +157,15 @@ PROPERTIES = {
     ),
     "causality: what a process has sent or delivered comes before what it sends then": forall(
         *(p, m1, m2), all_of(cause(m1, m2), delivered(p, m2), dest(m1, p)) >> before(p, m1, m2)
+    ),
+    "no loss: at rest, what was sent is delivered, or something earlier is not": all_of(exists(p, leads(p)), STILL)
+    >> forall(
+        *(p, m),
+        all_of(sent(m), dest(m, p), ~delivered(p, m))
+        >> exists(
+            m1,
+            any_of(earlier(m1, m) & ~placed(m1), all_of(first(m1, m), dest(m1, p), ~delivered(p, m1))),
+        ),
     ),
     "no invention, no duplicate: only what was sent is delivered, there, and once": forall(
         p, m, all_of(delivered(p, m) >> (sent(m) & dest(m, p)), ~before(p, m, m))
@@ -174,7 +187,7 @@ SYSTEM = System(
         "a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2)),
         "there is one coordinator": forall(p1, p2, (leads(p1) & leads(p2)) >> same(p1, p2)),
     },
-    actions=(request(), submit(), multicast(), deliver()),
+    actions=(request(), submit(), *MOVES),
     invariants=INVARIANTS,
     properties=PROPERTIES,
     mutants=MUTANTS,

@@ -21,6 +21,7 @@ from busq.lab.proof.logic import (
     at_most,
     below,
     either,
+    exists,
     forall,
     function,
     map_to,
@@ -31,9 +32,10 @@ from busq.lab.proof.logic import (
     variables,
 )
 from busq.lab.proof.models.keys import history_invariants, key_below
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg", is_ordered=True)  # by name, which settles ties
 Proc = Sort("Proc")
@@ -80,16 +82,17 @@ def submit() -> Action:
     )
 
 
-ABOVE_THE_CLOCK = below(clock(p), t)
+ABOVE_THE_STAMP = below(stamp(m), t)
+ABOVE_BOTH = ABOVE_THE_STAMP & below(clock(p), t)
 
 
-def receive_data(proposed: Expr = ABOVE_THE_CLOCK) -> Action:
+def receive_data(proposed: Expr = ABOVE_BOTH) -> Action:
     """A destination proposes a time above its clock and above the stamp."""
     is_new = all_of(sent(m), dest(m, p), ~sender(m, p), ~queued(p, m))
     return Action(
         "receive_data",
         (m, p, t),
-        all_of(is_new, below(stamp(m), t), proposed),
+        is_new & proposed,
         (put(clock, p, t), set_(queued, p, m), put(proposal, p, m, t)),
     )
 
@@ -153,6 +156,11 @@ def deliver(among_settled: Expr = AMONG_SETTLED, among_open: Expr = AMONG_OPEN) 
 
 
 INVARIANTS = {
+    "what was sent has a sender": forall(m, sent(m) >> exists(p, sender(m, p))),
+    "what a process sends to itself is queued, and answered": forall(
+        m, p, all_of(sender(m, p), dest(m, p), sent(m)) >> (queued(p, m) & answered(m, p))
+    ),
+    "and settled when it is decided": forall(m, p, all_of(sender(m, p), dest(m, p), decided(m)) >> settled(p, m)),
     "what is queued is sent, and addressed here": forall(p, m, queued(p, m) >> (sent(m) & dest(m, p))),
     "what is answered is queued": forall(m, p, answered(m, p) >> queued(p, m)),
     "what is decided is answered by all": forall(m, p, (decided(m) & dest(m, p)) >> (sent(m) & answered(m, p))),
@@ -179,6 +187,9 @@ INVARIANTS = {
     ),
 }
 
+# There is always a time that will do.
+STILL = at_rest(receive_data(TRUE), receive_proposal(), decide(TRUE), receive_final(), deliver())
+
 PROPERTIES = {
     "consistency: no two processes deliver two messages in opposite orders": forall(
         *(p1, p2, m1, m2), ~(before(p1, m1, m2) & before(p2, m2, m1))
@@ -193,6 +204,12 @@ PROPERTIES = {
     ),
     "causality of deliveries: what a process has delivered comes before what it sends then": forall(
         *(p, m1, m2), all_of(cause(m1, m2), delivered(p, m2), dest(m1, p)) >> before(p, m1, m2)
+    ),
+    "no loss: at rest, what was sent is delivered, or something lower is not": STILL
+    >> forall(
+        *(p, m),
+        all_of(sent(m), dest(m, p), ~delivered(p, m))
+        >> exists(m1, all_of(sent(m1), dest(m1, p), ~delivered(p, m1), key_below(final(m1), m1, final(m), m))),
     ),
     "no invention: only what was sent is delivered, and only where it was sent to": forall(
         p, m, delivered(p, m) >> (sent(m) & dest(m, p))
@@ -220,7 +237,7 @@ MUTANTS = (
         "a process that learns a final time does not raise its clock",
         (decide(passes=False), receive_final(passes=False)),
     ),
-    Mutant("equal-proposal", "a proposal may equal the clock", (receive_data(at_most(clock(p), t)),)),
+    Mutant("equal-proposal", "a proposal may equal the clock", (receive_data(ABOVE_THE_STAMP & at_most(clock(p), t)),)),
     Mutant("tie-per-process", "processes settle ties each in its own way", (TIE_PER_PROCESS,)),
 )
 

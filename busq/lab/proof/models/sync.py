@@ -39,9 +39,10 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg")
 Proc = Sort("Proc", is_ordered=True)  # by number
@@ -252,6 +253,7 @@ CAN_BE_SERVED = any_of(
     exists(m, is_underway(m) & any_of(from_to(m, p, q), from_to(m, q, p))),
     exists(m, all_of(source(m, q), delivered(m), ~done(m))),
 )
+STILL = at_rest(permit(), send_up(), deliver(), receive_ack())
 PROPERTIES = {
     "synchronous: there is no crown, so every message can be drawn as a point in time": forall(m, ~leads(m, m)),
     "causality and FIFO: where an effect was delivered, its cause was before": forall(
@@ -267,6 +269,11 @@ PROPERTIES = {
     "and a message that waits to go up has its PERMIT, or its REQUEST is with the receiver": forall(
         *(m, p, q),
         (asking(m) & from_to(m, p, q)) >> any_of(permitted(q, p), requested(p, q)),
+    ),
+    "no deadlock: at rest, something is open only where a process waits, and then a smaller one does": STILL
+    >> all_of(
+        forall(m, p, q, (is_open(m) & from_to(m, p, q)) >> exists(p1, waiting(p1))),
+        forall(p, waiting(p) >> (waiting(waits_on(p)) & below(waits_on(p), p))),
     ),
     "no invention: only what was sent is delivered": INVARIANTS["what is delivered was sent"],
     "no duplicate: nothing is delivered twice": forall(m, ~before(m, m)),

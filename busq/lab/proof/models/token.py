@@ -21,6 +21,7 @@ from busq.lab.proof.logic import (
     any_of,
     below,
     clear,
+    exists,
     forall,
     function,
     iff,
@@ -32,9 +33,10 @@ from busq.lab.proof.logic import (
     variables,
 )
 from busq.lab.proof.models.keys import history_invariants
+from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "scene"]
 
 Msg = Sort("Msg", is_ordered=True)
 Proc = Sort("Proc")
@@ -132,6 +134,7 @@ INVARIANTS = {
     "what is known was counted": forall(p, n, known(p, n) >> given(n)),
     "numbers are given without gaps": forall(n, n1, (given(n) & below(n1, n)) >> given(n1)),
     "a number that a message has was given": forall(m, numbered(m) >> given(number(m))),
+    "a number that was given is that of a message": forall(n, given(n) >> exists(m, numbered(m) & same(number(m), n))),
     "no two messages have one number": forall(
         m1, m2, all_of(numbered(m1), numbered(m2), same(number(m1), number(m2))) >> same(m1, m2)
     ),
@@ -147,6 +150,7 @@ INVARIANTS = {
     ),
 }
 
+STILL = at_rest(deliver())
 PROPERTIES = {
     "consistency: no two processes deliver two messages in opposite orders": forall(
         *(p1, p2, m1, m2), ~(before(p1, m1, m2) & before(p2, m2, m1))
@@ -159,6 +163,12 @@ PROPERTIES = {
     ),
     "causality: what a process has sent or delivered comes before what it sends then": forall(
         *(p, m1, m2), all_of(cause(m1, m2), delivered(p, m2)) >> before(p, m1, m2)
+    ),
+    "no loss: where no delivery is possible, what has a number is delivered, or a lower one is not": STILL
+    >> forall(
+        *(p, m),
+        (numbered(m) & ~delivered(p, m))
+        >> exists(m1, all_of(numbered(m1), ~delivered(p, m1), below(number(m1), number(m)))),
     ),
     "no invention, no duplicate: only what was sent is delivered, and once": forall(
         p, m, all_of(delivered(p, m) >> numbered(m), ~before(p, m, m))
