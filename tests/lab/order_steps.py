@@ -8,6 +8,7 @@ does not allow is refused, and so is an end of an execution where the model can 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,11 @@ from busq.lab.execution import Event
 from busq.lab.proof import Scene, System
 from busq.lab.proof.compiled import Compiled, State
 from busq.lab.proof.logic import Expr, Symbol
-from busq.lab.proof.models import bus1, cykas, stamped, sync
+from busq.lab.proof.models import bus1, cykas, fifo, stamped, sync
 from busq.lab.stage import Packet, Stage
 
 Sends = Sequence[tuple[int, Sequence[int]]]  # the sender of each message, and its destinations; senders ascend
-Decision = tuple[str, int]  # "submit" and a process, or "receive" and a packet
+Decision = tuple[str, int]  # "submit" or "tick" and a process, or "receive" and a packet
 Step = tuple[str, tuple[int, ...]]  # an action of the model, and its arguments
 Input = tuple[str | int, ...]
 Inputs = tuple[tuple[Input, ...], ...]  # of each process
@@ -71,6 +72,20 @@ class Caused:
 
 
 Reading = Callable[[Caused], Iterator[Step]]
+
+
+def fifo_steps(caused: Caused) -> Iterator[Step]:
+    for what, m, p, peer in caused:
+        match what:
+            case "send data":
+                yield "send", (m, p, peer, caused.stamp("data", m) - 1)  # the code counts from 1
+            case "receive data" if not caused.get(fifo.passed, p, peer, caused.get(fifo.number, m)):
+                yield "arrive", (m, peer, p)
+            case "deliver":
+                source = caused.source(m)
+                before = range(caused.get(fifo.number, m))
+                is_in_turn = all(caused.get(fifo.passed, p, source, number) for number in before)
+                yield "deliver" if is_in_turn else "skip", (m, source, p)
 
 
 def skeen_steps(caused: Caused) -> Iterator[Step]:
@@ -270,7 +285,9 @@ class Follower:
         self._mine = [
             [m for m, (source, _) in enumerate(sends) if source == process] for process in range(self._processes)
         ]
-        self._model = Compiled(system, {sort: range(size) for sort, size in scene.sizes.items()})
+        self._elements = {sort: range(size) for sort, size in scene.sizes.items()}
+        self._sorts = {action.name: [one.sort for one in action.parameters if one.sort] for action in system.actions}
+        self._model = Compiled(system, self._elements)
         self._beginning = self._model.beginning
         for symbol, places in scene.fixed.items():
             for place in places:
@@ -284,15 +301,15 @@ class Follower:
         ends: list[tuple[tuple[Decision, ...], Inputs, State]] = [((), ((),) * self._processes, self._beginning)]
         while ends:
             path, inputs, state = ends.pop()
-            play = self._played(path)
-            choices = list(self._choices(play, path))
+            first = self._played(path)
+            choices = list(self._choices(first, path))
             if not choices:
                 self.followed.executions += 1
                 if not self._model.holds(state, self._rest):
                     raise Refused(f"{self._order} comes to rest where {self._model.system.name} does not")
-            for decision, process, what in choices:
-                after = self._follow(play or self._played(path), decision, state)
-                play = None
+            plays = itertools.chain([first], (self._played(path) for _ in choices[1:]))
+            for (decision, process, what), play in zip(choices, plays, strict=False):
+                after = self._follow(play, decision, state)
                 # What a process does depends on what it was given, in which order, and on nothing else.
                 given = tuple((*one, what) if place == process else one for place, one in enumerate(inputs))
                 if (given, after) not in seen:
@@ -305,6 +322,8 @@ class Follower:
         for process, mine in enumerate(self._mine):
             if path.count(("submit", process)) < len(mine):
                 yield ("submit", process), process, ("submit",)
+            if play.stage.gauge(process)["alarms"]:
+                yield ("tick", process), process, ("tick",)
         for packet in play.stage.packets:
             if packet.may_arrive:
                 what = (packet.what, packet.message, packet.sender, packet.stamp, packet.note)
@@ -320,6 +339,8 @@ class Follower:
         kind, which = decision
         if kind == "receive":
             return play.stage.receive(which)
+        if kind == "tick":
+            return play.stage.tick(which)
         n_sent = sum(self._sends[m][0] == which for m in play.numbers.values())
         m = self._mine[which][n_sent]
         events = play.stage.submit(which, f"m{m}", self._sends[m][1])
@@ -344,7 +365,8 @@ class Follower:
 
     def _taken(self, state: State, step: Step) -> State:
         name, arguments = step
-        after = self._model.step(state, name, *arguments)
+        there_are = all(one in self._elements[sort] for one, sort in zip(arguments, self._sorts[name], strict=True))
+        after = self._model.step(state, name, *arguments) if there_are else None
         if after is None:
             raise Refused(f"{self._order} takes a step that {self._model.system.name} has not: {name}{arguments}")
         self.followed.steps[name] += 1

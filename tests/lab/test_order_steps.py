@@ -18,6 +18,7 @@ from order_steps import (
     bus1_steps,
     causal_steps,
     cykas_steps,
+    fifo_steps,
     lamport_release_steps,
     lamport_steps,
     mfss_steps,
@@ -32,6 +33,8 @@ from busq.lab.proof.models import (
     bus1,
     causal,
     cykas,
+    fifo,
+    fifo_ack,
     lamport,
     lamport_release,
     mfss,
@@ -49,6 +52,8 @@ RESTS = {
     "bus1": bus1.STILL,
     "causal-matrix": causal.STILL,
     "cykas": cykas.STILL,
+    "fifo": fifo.STILL,
+    "fifo-ack": fifo_ack.STILL,
     "lamport": lamport.STILL,
     "lamport-release": lamport_release.STILL,
     "mfss": mfss.STILL,
@@ -89,13 +94,15 @@ def sends_of(text: str) -> Sends:
 
 
 def one_to_one(order: str, text: str, model: str = "") -> Play:
-    sends = sends_of(text)
+    sends, model = sends_of(text), model or order
     make, read = {
+        "fifo": (fifo.scene, fifo_steps),
+        "fifo-ack": (mfss.scene, mfss_steps),
         "mfss": (mfss.scene, mfss_steps),
         "cykas": (cykas.scene, cykas_steps),
         "sync": (sync.scene, sync_steps),
-    }[model or order]
-    return Play(order, model or order, read, make([(source, to) for source, (to,) in sends]), sends)
+    }[model]
+    return Play(order, model, read, make([(source, to) for source, (to,) in sends]), sends)
 
 
 def skeen_play(text: str, read: Reading = skeen_steps) -> Play:
@@ -156,6 +163,9 @@ PLAYS = [
     bus1_play("bus1:estimate=best", "0>01 1>1 1>0"),
     skeen_play("0>12 1>01"),
     skeen_play("0>01 0>01 1>01"),
+    one_to_one("fifo", "0>1 0>1 0>1 2>1"),
+    one_to_one("fifo:on_gap=skip", "0>1 0>1 0>1", "fifo"),
+    one_to_one("fifo-ack", "0>1 0>2 0>1 0>0 1>0"),
     one_to_one("cykas", "0>2 0>1 1>2"),
     one_to_one("cykas", "0>1 0>2 1>0 2>0"),
     one_to_one("mfss", "0>2 0>1 1>2 2>0"),
@@ -177,6 +187,7 @@ LONG_PLAYS = [
 # What breaks a rule that its neighbour keeps, and the step at which that shows.
 REFUSED = [
     (one_to_one("fifo-ack", "0>2 0>1 1>2", "mfss"), "send"),
+    (one_to_one("none", "0>1 0>1", "fifo"), "send"),
     (one_to_one("cykas-telling", "0>2 0>1 1>0 1>2 2>1", "cykas"), "send"),
     (one_to_one("mfss", "0>1 1>0", "sync"), "send_up"),
     (skeen_play("0>01 1>01", one_lower(skeen_steps, "receive_data")), "receive_data"),

@@ -70,6 +70,16 @@ REASONS = {
     "next-too-early": ("start", "a cause is committed, an effect is begun"),
     "unicast-in-place": ("receive_unicast", "what is still to come is above what is delivered"),
     "unicast-unanswered": ("end_unicast", "what is over was committed, and chosen"),
+    # fifo
+    "not-in-turn": ("deliver", "a receiver has passed all numbers up to its last"),
+    "same-number": ("send", "no two messages to a process have one number"),
+    "late-copy": ("arrive", "what has arrived and was passed is delivered"),
+    "copy-delivered": ("deliver", "the history is in the order of numbers"),
+    "skip-any": ("skip", "what has arrived and was passed is delivered"),
+    # fifo-ack
+    "no-wait-there": ("send", "one message of a process to another is open"),
+    "any-there": ("send", "what is ahead to a receiver was delivered before"),
+    "early-ack-there": ("receive_ack", "what is acknowledged was delivered"),
     # mfss
     "no-wait": ("send", "one message of a process is open"),
     "wait-per-receiver": ("send", "one message of a process is open"),

@@ -17,7 +17,7 @@ from busq.lab.proof.result import Counterexample
 __all__ = ["execution_of"]
 
 # In each model, the relations with these roles.  A message without a sender in the model has one of its own.
-POINT_TO_POINT = ("cykas", "mfss", "sync")
+POINT_TO_POINT = ("fifo", "fifo-ack", "cykas", "mfss", "sync")
 TO_MANY = ("bus1", "skeen", "causal-matrix", "sequencer")
 SENT = {"multicast": "begun"} | dict.fromkeys((*POINT_TO_POINT, *TO_MANY), "sent")
 SENDER = dict.fromkeys(POINT_TO_POINT, "source") | dict.fromkeys(TO_MANY, "sender")

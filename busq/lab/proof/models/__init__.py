@@ -15,6 +15,10 @@ from busq.lab.proof.models import (
     causal_violations,
     cykas,
     cykas_violations,
+    fifo,
+    fifo_ack,
+    fifo_ack_violations,
+    fifo_violations,
     lamport,
     lamport_release,
     lamport_release_violations,
@@ -47,7 +51,8 @@ MODELS: dict[str, System] = {
     for system in (
         *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM),
         bridge.SYSTEM,
-        *(bus1.SYSTEM, skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
+        *(bus1.SYSTEM, fifo.SYSTEM, fifo_ack.SYSTEM),
+        *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
         *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
 }
@@ -58,6 +63,8 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "records": records_violations.VIOLATIONS,
     "bridge": bridge_violations.VIOLATIONS,
     "bus1": bus1_violations.VIOLATIONS,
+    "fifo": fifo_violations.VIOLATIONS,
+    "fifo-ack": fifo_ack_violations.VIOLATIONS,
     "skeen": skeen_violations.VIOLATIONS,
     "cykas": cykas_violations.VIOLATIONS,
     "mfss": mfss_violations.VIOLATIONS,

@@ -32,7 +32,32 @@ from busq.lab.proof.logic import (
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
-__all__ = ["STILL", "SYSTEM", "scene"]
+__all__ = [
+    "INVARIANTS",
+    "NONE_OPEN_THERE",
+    "PROPERTIES",
+    "STILL",
+    "SYSTEM",
+    "ahead",
+    "before",
+    "deliver",
+    "delivered",
+    "is_open_from",
+    "m",
+    "m1",
+    "m2",
+    "p",
+    "q",
+    "receive_ack",
+    "scene",
+    "send",
+    "sent",
+    "source",
+    "submit",
+    "submit_own",
+    "submitted",
+    "target",
+]
 
 Msg = Sort("Msg")
 Proc = Sort("Proc")
