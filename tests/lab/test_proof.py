@@ -40,6 +40,7 @@ EVERY_MUTANT = [
 ]
 EVERY_MODEL = [pytest.param(system, id=name) for name, system in MODELS.items()]
 FOLLOWS = "what follows an undelivered message is of its sender, eager, to another process, and waits for it"
+FOUND = "a process that waits will be found, or its WANT is ahead of the token"
 # The claim that each mutant breaks at the step that it changes: the reason for which the rule is there.
 REASONS = {
     "accept-equal": ("take", "an accepted proposal is above the clock that it met"),
@@ -168,6 +169,11 @@ REASONS = {
     "fifo-only": ("deliver", "the past of what was delivered was delivered"),
     "unmerged": ("deliver", "a matrix counts what its process is aware of"),
     "self-uncounted": ("send", "a matrix counts what its process is aware of"),
+    # token-rest
+    "no-note": ("leave_note", FOUND),
+    "past-parked": ("leave_note", FOUND),
+    "need-uncounted": ("visit", FOUND),
+    "early-park": ("park", "a parked token has found all without need"),
     # token
     "without-token": ("give_number", "no two messages have one number"),
     "two-tokens": ("pass_on", "the token is in one place"),

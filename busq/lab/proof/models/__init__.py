@@ -40,6 +40,8 @@ from busq.lab.proof.models import (
     sync,
     sync_violations,
     token,
+    token_rest,
+    token_rest_violations,
     token_violations,
 )
 from busq.lab.proof.states import Violation
@@ -53,7 +55,7 @@ MODELS: dict[str, System] = {
         bridge.SYSTEM,
         *(bus1.SYSTEM, fifo.SYSTEM, fifo_ack.SYSTEM),
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
-        *(token.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
+        *(token.SYSTEM, token_rest.SYSTEM, sequencer.SYSTEM, lamport.SYSTEM, lamport_release.SYSTEM, causal.SYSTEM),
     )
 }
 VIOLATIONS: dict[str, Mapping[str, Violation]] = {
@@ -70,6 +72,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "mfss": mfss_violations.VIOLATIONS,
     "sync": sync_violations.VIOLATIONS,
     "token": token_violations.VIOLATIONS,
+    "token-rest": token_rest_violations.VIOLATIONS,
     "sequencer": sequencer_violations.VIOLATIONS,
     "lamport": lamport_violations.VIOLATIONS,
     "lamport-release": lamport_release_violations.VIOLATIONS,
