@@ -17,7 +17,7 @@ from busq.lab.execution import Event
 from busq.lab.proof import Scene, System
 from busq.lab.proof.compiled import Compiled, State
 from busq.lab.proof.logic import Expr, Symbol
-from busq.lab.proof.models import bus1, cykas, fifo, stamped, sync
+from busq.lab.proof.models import bus1, cykas, fifo, stamped, sync, token_rest
 from busq.lab.stage import Packet, Stage
 
 Sends = Sequence[tuple[int, Sequence[int]]]  # the sender of each message, and its destinations; senders ascend
@@ -192,6 +192,23 @@ def token_steps(caused: Caused) -> Iterator[Step]:
                 yield "receive_token", (TOKEN, p)
             case "deliver":
                 yield "deliver", (m, p)
+
+
+def token_rest_steps(caused: Caused) -> Iterator[Step]:
+    """A WANT has the number of the message with which it was sent; one that arrives is any one of its process."""
+    for what, m, p, _ in caused:
+        match what:
+            case "submit" if any(event.what == "want" for event in caused.events):
+                yield "submit", (m, p)
+            case "receive want" if caused.arrived:
+                source = caused.arrived.note
+                mine = [one for one, (sender, _) in enumerate(caused.sends) if sender == source]
+                on_its_way = (one for one in mine if caused.get(token_rest.flying, one))
+                want = next(one for one in on_its_way if not caused.get(token_rest.seen, one, p))
+                yield "set_out" if caused.get(token_rest.here, p) else "leave_note", (want, source, p)
+            case "receive token":
+                goes_on = any(one.what == "token" for one in caused.left)
+                yield "visit" if goes_on else "park", (p,)
 
 
 def sequencer_steps(caused: Caused) -> Iterator[Step]:

@@ -33,7 +33,7 @@ from busq.lab.proof.logic import (
 )
 from busq.lab.proof.states import Scene
 
-__all__ = ["SYSTEM", "scene"]
+__all__ = ["STILL", "SYSTEM", "flying", "here", "scene", "seen"]
 
 Proc = Sort("Proc")
 Want = Sort("Want")
@@ -116,10 +116,13 @@ INVARIANTS = {
     ),
 }
 
+STILL = exists(p, here(p)) & forall(w, ~flying(w))
 PROPERTIES = {
     "no process is forgotten: while one waits, the token is on its way, or its WANT": forall(
         w, p, (waiting(w) & owner(w, p)) >> any_of(IS_AWAY, flying(w))
     ),
+    "no loss: when the token is parked and no WANT is on its way, no process waits": STILL
+    >> forall(w, p, owner(w, p) >> ~waiting(w)),
     "the token does not park before a process that waits": forall(
         w, p, q, all_of(waiting(w), owner(w, p), ~flying(w)) >> ~here(q)
     ),
