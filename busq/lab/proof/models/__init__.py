@@ -9,6 +9,8 @@ from busq.lab.proof.logic import System
 from busq.lab.proof.models import (
     bridge,
     bridge_violations,
+    burial,
+    burial_violations,
     bus1,
     bus1_violations,
     causal,
@@ -51,7 +53,7 @@ __all__ = ["MODELS", "VIOLATIONS"]
 MODELS: dict[str, System] = {
     system.name: system
     for system in (
-        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM),
+        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM, burial.SYSTEM),
         bridge.SYSTEM,
         *(bus1.SYSTEM, fifo.SYSTEM, fifo_ack.SYSTEM),
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
@@ -63,6 +65,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "patience": patience_violations.VIOLATIONS,
     "share": share_violations.VIOLATIONS,
     "records": records_violations.VIOLATIONS,
+    "burial": burial_violations.VIOLATIONS,
     "bridge": bridge_violations.VIOLATIONS,
     "bus1": bus1_violations.VIOLATIONS,
     "fifo": fifo_violations.VIOLATIONS,
