@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from shortest import steps_to_break
 
 from busq.cli import commands
 from busq.lab.proof import (
@@ -31,11 +32,19 @@ from busq.lab.proof import (
 from busq.lab.proof.logic import FALSE, TRUE, Sort, all_of, below, exists, forall, relation, same, set_, variables
 from busq.lab.proof.models import multicast
 from busq.lab.proof.picture import execution_of
+from busq.orders import ORDERS
 
 needs_z3 = pytest.mark.skipif(importlib.util.find_spec("z3") is None, reason="needs z3: pip install 'busq[proof]'")
 EVERY_MUTANT = [
     pytest.param(system, mutant, id=f"{system.name}-{mutant.name}")
     for system in MODELS.values()
+    for mutant in system.mutants
+]
+SMALL = {"patience", "token-rest", "lamport-release", *ORDERS}  # so are their scenes: seconds for a search through all
+SMALL_MUTANTS = [
+    pytest.param(system, mutant, id=f"{system.name}-{mutant.name}")
+    for system in MODELS.values()
+    if system.name in SMALL
     for mutant in system.mutants
 ]
 EVERY_MODEL = [pytest.param(system, id=name) for name, system in MODELS.items()]
@@ -320,6 +329,19 @@ def test_a_mutant_has_an_execution_that_breaks_a_property(system: System, mutant
     assert violation.claim in violation.run(system.mutated(mutant))
     with pytest.raises(Impossible):
         violation.run(system)
+
+
+@pytest.mark.parametrize(("system", "mutant"), SMALL_MUTANTS)
+def test_the_execution_that_breaks_a_property_is_the_shortest(system: System, mutant: Mutant) -> None:
+    """In its scene."""
+    violation = VIOLATIONS[system.name][mutant.name]
+    assert steps_to_break(system.mutated(mutant), violation.scene, violation.claim) == len(violation.steps)
+
+
+@pytest.mark.parametrize("name", ["mfss", "sync", "skeen", "token-rest"])
+def test_the_unbroken_model_has_no_such_execution(name: str) -> None:
+    violation = VIOLATIONS[name][MODELS[name].mutants[0].name]
+    assert steps_to_break(MODELS[name], violation.scene, violation.claim) is None
 
 
 def test_a_late_message_and_its_neighbour_are_delivered_in_one_order() -> None:

@@ -16,9 +16,7 @@ TWO_SENDERS, ONE_SENDER = scene([0, 1]), scene([0, 0])
 EACH_FIRST = "deliver 0 0; deliver 1 0; deliver 1 1; deliver 0 1"
 
 VIOLATIONS = {
-    "without-token": Violation(
-        TWO_SENDERS, CONSISTENCY, f"start 0 0; give_number 0 0 0; give_number 1 1 0; {EACH_FIRST}"
-    ),
+    "without-token": Violation(TWO_SENDERS, CONSISTENCY, f"give_number 0 0 0; give_number 1 1 0; {EACH_FIRST}"),
     "two-tokens": Violation(
         TWO_SENDERS,
         CONSISTENCY,
