@@ -48,6 +48,7 @@ Request = Sort("Request", is_ordered=True)  # in the order in which those of one
 Batch = Sort("Batch")  # by its bus, the epoch of its bridge and its number
 Life = Sort("Life")  # of a bridge; its epoch
 Place = Sort("Place", is_ordered=True)  # of the stream
+SORTS = (Machine, Request, Batch, Life, Place)
 
 home = function("home", Request, to=Machine, is_fixed=True)  # where it is asked
 of = function("of", Life, to=Machine, is_fixed=True)
@@ -457,9 +458,7 @@ MUTANTS = (
     ),
     Mutant("marker-unread", "a bridge leads once its marker is stored, whatever stands before it", (lead(TRUE),)),
     Mutant(
-        "cursor-apart",
-        "the entry of the cursor is a step of its own, before which a kill may come",
-        (resend(cursor=()),),
+        "cursor-apart", "the cursor's entry is a step of its own, before which a kill may come", (resend(cursor=()),)
     ),
     Mutant("inbox-late", "the requests are loaded when the bridge has begun to re-send", (resend(when=TRUE),)),
     Mutant("entry-first", "an entry of the cursor is acknowledged before its request", (drain(TRUE),)),
@@ -478,7 +477,7 @@ MUTANTS = (
 SYSTEM = System(
     name="bridge",
     meaning="bridges of wide groups, and their successors",
-    sorts=(Machine, Request, Batch, Life, Place),
+    sorts=SORTS,
     symbols=(
         *(home, of, by, at, last, travels, asked, acked, entry, noted),
         *(begun, alive, loaded, settled, leads, knows, found, had, open_, waiting, owes, expected),
@@ -497,16 +496,6 @@ def scene(
 ) -> Scene:
     """Return a scene with the machine of each request and of each bridge, and the bridge of each batch."""
     return Scene(
-        {
-            Machine: 1 + max((*homes, *lives)),
-            Request: len(homes),
-            Batch: len(batches),
-            Life: len(lives),
-            Place: places,
-        },
-        {
-            home: frozenset(enumerate(homes)),
-            of: frozenset(enumerate(lives)),
-            by: frozenset(enumerate(batches)),
-        },
+        dict(zip(SORTS, (1 + max((*homes, *lives)), len(homes), len(batches), len(lives), places), strict=True)),
+        {home: frozenset(enumerate(homes)), of: frozenset(enumerate(lives)), by: frozenset(enumerate(batches))},
     )
