@@ -457,9 +457,7 @@ MUTANTS = (
         (add(TRUE), publish(TRUE, same(e, last(of(k))))),
     ),
     Mutant("marker-unread", "a bridge leads once its marker is stored, whatever stands before it", (lead(TRUE),)),
-    Mutant(
-        "cursor-apart", "the entry of the cursor is a step of its own: a kill may come before", (resend(cursor=()),)
-    ),
+    Mutant("cursor-apart", "the cursor's entry is a step of its own: a kill may come before", (resend(cursor=()),)),
     Mutant("inbox-late", "the requests are loaded when the bridge has begun to re-send", (resend(when=TRUE),)),
     Mutant("entry-first", "an entry of the cursor is acknowledged before its request", (drain(TRUE),)),
     Mutant("settle-first", "a successor acknowledges what the cursor has before the requests of it", (settle(TRUE),)),
