@@ -4,7 +4,7 @@
 >>> from busq.lab.proof import MODELS
 >>> multicast = MODELS["multicast"]
 >>> len(multicast.actions), len(multicast.mutants)
-(20, 12)
+(20, 22)
 
 `prove` needs z3 (`pip install 'busq[proof]'`); everything else does without.
 """

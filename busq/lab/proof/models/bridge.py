@@ -317,8 +317,7 @@ SHAPES = {
         k, all_of(alive(k) >> begun(k), loaded(k) >> begun(k), settled(k) >> loaded(k), leads(k) >> settled(k))
     ),
     "what did not begin has nothing": forall(
-        *(k, x, p),
-        any_of(had(k, x), open_(k, x), waiting(k, x), owes(k, x), found(k, x), knows(k, p, x)) >> begun(k),
+        *(k, x, p), any_of(had(k, x), open_(k, x), waiting(k, x), owes(k, x), found(k, x), knows(k, p, x)) >> begun(k)
     ),
     "a bridge has what it took": forall(
         *(k, x),
@@ -372,8 +371,7 @@ ONCE = {
         >> same(b1, b2),
     ),
     "a request of a batch is in no other that is stored": forall(
-        *(b, x, p1, b1),
-        all_of(alive(by(b)), contains(b, x), ~given_up(b), at(p1, b1), contains(b1, x)) >> same(b1, b),
+        *(b, x, p1, b1), all_of(alive(by(b)), contains(b, x), ~given_up(b), at(p1, b1), contains(b1, x)) >> same(b1, b)
     ),
     "what may be stored holds nothing that is": forall(
         *(b, x, p1, b1, e),

@@ -350,10 +350,7 @@ def receive() -> Action:
     """A peer receives a message, and releases it."""
     late = map_to(had_after, (m1, i1), any_of(had_after(m1, i1), all_of(same(m1, m), same(i1, i), given_up(m, i))))
     return Action(
-        "receive",
-        (s, i, m),
-        all_of(LIVES, placed(m, i), committed(m), ~released(m, i)),
-        (set_(released, m, i), late),
+        "receive", (s, i, m), all_of(LIVES, placed(m, i), committed(m), ~released(m, i)), (set_(released, m, i), late)
     )
 
 
@@ -483,8 +480,7 @@ PROPERTIES = {
         s, i, i1, all_of(alive(i), AT_I, open_(s, i1)) >> same(i, i1)
     ),
     "a place is given anew when all has let go: its queue is empty, and what its peer sent is over": forall(
-        *(s, i, m, i1),
-        all_of(alive(i), AT_I) >> all_of(LEFT_FOR_OTHERS >> released(m, i1), OF_OTHERS >> IS_OVER),
+        *(s, i, m, i1), all_of(alive(i), AT_I) >> all_of(LEFT_FOR_OTHERS >> released(m, i1), OF_OTHERS >> IS_OVER)
     ),
 }
 

@@ -143,9 +143,15 @@ def propose() -> Action:
 
 
 ABOVE_THE_CLOCK = below(clock(q), proposal(m))
+IS_DESTINATION = dest(m, q)
 
 
-def take(accepted: Expr = ABOVE_THE_CLOCK, nothing_else: Expr = nothing_pending) -> Action:
+def take(
+    accepted: Expr = ABOVE_THE_CLOCK,
+    nothing_else: Expr = nothing_pending,
+    to: Expr = IS_DESTINATION,
+    also: tuple[Update, ...] = (),
+) -> Action:
     """The swap on {clock, tail}: the next position, and the proposal as the clock, or the proposal is lost."""
     unused = forall(q1, m1, ~slot(q1, p, m1))
     at_the_tail = forall(p1, m1, slot(q, p1, m1) >> below(p1, p))
@@ -153,7 +159,7 @@ def take(accepted: Expr = ABOVE_THE_CLOCK, nothing_else: Expr = nothing_pending)
     return Action(
         "take",
         (m, q, p),
-        all_of(unfinished, dest(m, q), nothing_else, unused, at_the_tail),
+        all_of(unfinished, to, nothing_else, unused, at_the_tail),
         (
             set_(slot, q, p, m),
             put(attempt, p, own(m)),
@@ -161,6 +167,7 @@ def take(accepted: Expr = ABOVE_THE_CLOCK, nothing_else: Expr = nothing_pending)
             *new,
             put(clock, q, either(accepted, proposal(m), clock(q))),
             put(lost, m, lost(m) | ~accepted),
+            *also,
         ),
         is_free_in=(p,),
     )
@@ -198,12 +205,12 @@ def publish_unicast() -> Action:
 ATTEMPT_HOLDS = same(own(m), current(m))
 
 
-def commit(attempt_holds: Expr = ATTEMPT_HOLDS) -> Action:
+def commit(attempt_holds: Expr = ATTEMPT_HOLDS, staged_at: Expr = all_staged) -> Action:
     """STAGING to COMMITTED at the proposal, which no queue refused."""
     return Action(
         "commit",
         (m,),
-        all_of(~unicast(m), staging(m), attempt_holds, ~lost(m), all_staged),
+        all_of(~unicast(m), staging(m), attempt_holds, ~lost(m), staged_at),
         (clear(staging, m), set_(committed, m), put(stamp, m, proposal(m))),
     )
 
@@ -253,15 +260,20 @@ IS_SEALED = sealed(m)
 IS_STAGING = staging(m)
 
 
-def sync(which: Expr = IS_SEALED) -> Action:
+RAISED = either(below(clock(q), stamp(m)), stamp(m), clock(q))
+
+
+def sync(which: Expr = IS_SEALED, raised: Expr = RAISED) -> Action:
     """A clock is raised to a seal."""
-    raised = either(below(clock(q), stamp(m)), stamp(m), clock(q))
     return Action("sync", (m, q), which & dest(m, q), (put(clock, q, raised), set_(synced, m, q)))
 
 
-def raise_() -> Action:
+IS_HIGHER = below(clock(q), t)
+
+
+def raise_(when: Expr = IS_HIGHER) -> Action:
     """A clock is raised to anything: by a helper that was stopped for an hour, or to a stamp seen elsewhere."""
-    return Action("raise", (q, t), below(clock(q), t), (put(clock, q, t),))
+    return Action("raise", (q, t), when, (put(clock, q, t),))
 
 
 ALL_SYNCED = forall(q1, dest(m, q1) >> synced(m, q1))
@@ -272,12 +284,15 @@ def complete(when: Expr = ALL_SYNCED) -> Action:
     return Action("complete", (m,), sealed(m) & when, (clear(sealed, m), set_(committed, m)))
 
 
-def put_off(which: Expr = IS_STAGING, also: tuple[Update, ...] = ()) -> Action:
+IS_MULTICAST = ~unicast(m)
+
+
+def put_off(which: Expr = IS_STAGING, also: tuple[Update, ...] = (), of: Expr = IS_MULTICAST) -> Action:
     """STAGING to STAGING of a later attempt: all references of the attempt before it die."""
     return Action(
         "put_off",
         (m, a),
-        all_of(~unicast(m), which, below(current(m), a)),
+        all_of(of, which, below(current(m), a)),
         (put(current, m, a), *also),
         is_free_in=(a,),
     )
@@ -288,9 +303,9 @@ def undo() -> Action:
     return Action("undo", (m,), ~unicast(m) & staging(m), (clear(staging, m), set_(undone, m)))
 
 
-def skip() -> Action:
+def skip(which: Expr = IS_HOLE) -> Action:
     """A reader swaps a hole to `skipped`; the sender, losing, stages again behind it."""
-    return Action("skip", (q, p, m), IS_HOLE, (set_(skipped, p),))
+    return Action("skip", (q, p, m), which, (set_(skipped, p),))
 
 
 # ---- the reader ----
@@ -326,9 +341,9 @@ DELIVERY = (
 )
 
 
-def pass_by(crossed: Expr = CROSSED, was_had: Expr = WAS_HAD) -> Action:
+def pass_by(crossed: Expr = CROSSED, was_had: Expr = WAS_HAD, also: Expr = FALSE) -> Action:
     """The reader goes past what will never be delivered from there."""
-    dead = any_of(skipped(p), published(p) & ~is_alive(p, m), published(p) & was_had)
+    dead = any_of(skipped(p), published(p) & ~is_alive(p, m), published(p) & was_had, also)
     return Action("pass_by", (q, p, m), front(p, m, crossed) & dead, (set_(passed, p),))
 
 
@@ -339,11 +354,15 @@ def to_heap(allowed: Expr = TRUE, crossed: Expr = CROSSED, was_had: Expr = WAS_H
 
 
 def deliver(
-    in_place: Expr = IN_PLACE, crossed: Expr = CROSSED, was_had: Expr = WAS_HAD, order: Expr = HEAP_ORDER
+    in_place: Expr = IN_PLACE,
+    crossed: Expr = CROSSED,
+    was_had: Expr = WAS_HAD,
+    order: Expr = HEAP_ORDER,
+    passes: tuple[Update, ...] = (set_(passed, p),),
 ) -> Action:
     """The reader delivers what it stands at."""
     guard = all_of(front(p, m, crossed), ready(was_had), in_place, least_held(order))
-    return Action("deliver", (q, p, m), guard, (set_(passed, p), *DELIVERY))
+    return Action("deliver", (q, p, m), guard, (*passes, *DELIVERY))
 
 
 def deliver_held(crossed: Expr = CROSSED, order: Expr = HEAP_ORDER, front_order: Expr | None = None) -> Action:
@@ -577,7 +596,30 @@ def reader_that_crosses(crossed: Expr) -> tuple[Action, ...]:
     return (*walk, deliver_held(crossed=crossed))
 
 
+COMMITTED_HERE = all_of(published(p), committed(m), is_alive(p, m))
 MUTANTS = (
+    Mutant("foreign-queue", "a message takes a place in a queue that it is not sent to", (take(to=TRUE),)),
+    Mutant(
+        "sure-of-place",
+        "a sender takes its message to stand where it has taken a place",
+        (take(also=(set_(staged, m, q),)),),
+    ),
+    Mutant("commit-early", "a message is committed before it stands at all destinations", (commit(staged_at=TRUE),)),
+    Mutant("unicast-put-off", "a message to one queue is put off", (put_off(of=TRUE),)),
+    Mutant("clock-set", "a clock is set, not raised", (raise_(TRUE),)),
+    Mutant("seal-unsynced", "a clock counts as raised to the seal without being so", (sync(raised=clock(q)),)),
+    Mutant(
+        "blind-skip",
+        "a reader skips by a store, not by a swap: also what was published meanwhile",
+        (skip(slot(q, p, m) & ~skipped(p)),),
+    ),
+    Mutant("pass-hole", "the reader leaves a hole behind", (pass_by(also=~published(p)),)),
+    Mutant(
+        "late-lost",
+        "the reader goes past a late message without taking it to its heap",
+        (pass_by(also=COMMITTED_HERE & ~IN_PLACE),),
+    ),
+    Mutant("stand-still", "the reader delivers what it stands at, and does not go on", (deliver(passes=()),)),
     Mutant("accept-equal", "a queue accepts a proposal equal to its clock", (take(at_most(clock(q), proposal(m))),)),
     Mutant("two-places", "a sender takes a second place without losing the first", (take(nothing_else=TRUE),)),
     Mutant(

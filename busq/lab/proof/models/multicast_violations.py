@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What comes of each mutant of the multicast: an execution from the beginning that breaks what users rely on.
 
-They were found by random walks and then shortened.  The unbroken model refuses each of them at the rule that is broken.
+They were found by random walks and then shortened, or by a search through all executions.  The unbroken model refuses
+each of them at the rule that is broken.
 """
 
 from __future__ import annotations
@@ -15,7 +16,48 @@ BOTH = [{0, 1}, {0, 1}]
 AND_ITS_EFFECT = [{0, 1}, {1}]
 ONE_QUEUE = [{0}, {0}]
 
+LOSS = "no loss: a reader at the tail with an empty heap has delivered all that is committed"
+STANDS = "atomicity: what is committed stands at all destinations"
+EFFECT = "causality: an effect has the greater timestamp wherever both go"
+ALONE = scene([{0}], positions=2, times=2)
+
 VIOLATIONS = {
+    "foreign-queue": Violation(
+        scene([{0}, {1}], positions=2, times=2),
+        "no invention: only what was sent is delivered, and only where it was sent to",
+        "begin 0 0; propose 0 1; take 0 0 0; take 0 1 1; publish 0 0 0; publish 0 1 1; commit 0; deliver 1 1 0",
+    ),
+    "sure-of-place": Violation(ALONE, STANDS, "begin 0 0; propose 0 1; take 0 0 0; commit 0"),
+    "commit-early": Violation(ALONE, STANDS, "begin 0 0; commit 0"),
+    "unicast-put-off": Violation(
+        scene([{0}], unicasts={0}, positions=1, times=2, attempts=2),
+        STANDS,
+        "begin 0 0; propose 0 1; take 0 0 0; put_off 0 1; publish_unicast 0 0 0",
+    ),
+    "clock-set": Violation(
+        scene(ONE_QUEUE),
+        EFFECT,
+        "begin 0 0; propose 0 1; take 0 0 0; publish 0 0 0; commit 0; begin 1 0; propose 1 1; raise 0 0; "
+        "take 1 0 1; publish 1 0 1; commit 1",
+    ),
+    "seal-unsynced": Violation(
+        scene(ONE_QUEUE),
+        EFFECT,
+        "begin 0 0; take 0 0 0; publish 0 0 0; seal 0 1; sync 0 0; complete 0; begin 1 0; propose 1 1; "
+        "take 1 0 1; publish 1 0 1; commit 1",
+    ),
+    "blind-skip": Violation(
+        ALONE, LOSS, "begin 0 0; propose 0 1; take 0 0 0; publish 0 0 0; commit 0; skip 0 0 0; pass_by 0 0 0"
+    ),
+    "pass-hole": Violation(ALONE, LOSS, "begin 0 0; propose 0 1; take 0 0 0; pass_by 0 0 0; publish 0 0 0; commit 0"),
+    "late-lost": Violation(
+        ALONE, LOSS, "begin 0 0; take 0 0 0; publish 0 0 0; seal 0 1; sync 0 0; complete 0; pass_by 0 0 0"
+    ),
+    "stand-still": Violation(
+        ALONE,
+        "no duplicate: nothing is delivered twice, also over a change of reader",
+        "begin 0 0; propose 0 1; take 0 0 0; publish 0 0 0; commit 0; deliver 0 0 0; deliver 0 0 0",
+    ),
     "accept-equal": Violation(
         scene(BOTH),
         "no gap: what is delivered comes after all that has a lower key there, now and for ever",

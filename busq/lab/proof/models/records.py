@@ -19,7 +19,6 @@ from busq.lab.proof.logic import (
     Expr,
     Mutant,
     Sort,
-    Symbol,
     System,
     Update,
     all_of,
@@ -84,12 +83,8 @@ r, r1 = variables("r r1", Record)
 q, q1 = variables("q q1", Queue)
 a, a1, a2, b = variables("a a1 a2 b", Attempt)
 
-WORD = (holds, staging, sealed, committed)
 
-
-def is_home(record: Expr = r) -> Expr:
-    """Return the formula that this is the record of the message."""
-    return same(home(m), record)
+AT_HOME = same(home(m), r)
 
 
 def free_state() -> tuple[Update, ...]:
@@ -105,7 +100,7 @@ def all_marked(msg: Expr, record: Expr) -> Expr:
 
 # ---- the sender ----
 
-IN_HAND = all_of(hand(m), ~dead(m), is_home())
+IN_HAND = all_of(hand(m), ~dead(m), AT_HOME)
 
 
 def take(reads_as_free: bool = True) -> Action:
@@ -220,7 +215,7 @@ def see_staging() -> Action:
     return Action(
         "see_staging",
         (m, r, a),
-        all_of(is_home(), any_of(refers(m, a), dead(m)), staging(r), TAG_HOLDS),
+        all_of(AT_HOME, any_of(refers(m, a), dead(m)), staging(r), TAG_HOLDS),
         (set_(saw_staging, m, a),),
     )
 
@@ -230,7 +225,7 @@ def put_off(tag: Expr = TAG_HOLDS) -> Action:
     return Action(
         "put_off",
         (m, r, a, b),
-        all_of(is_home(), saw_staging(m, a), staging(r), tag, below(attempt(r), b)),
+        all_of(AT_HOME, saw_staging(m, a), staging(r), tag, below(attempt(r), b)),
         (put(attempt, r, b), changes(m, a)),
         is_free_in=(b,),
     )
@@ -239,16 +234,13 @@ def put_off(tag: Expr = TAG_HOLDS) -> Action:
 def undo(tag: Expr = TAG_HOLDS) -> Action:
     """A burier's swap to FREE."""
     return Action(
-        "undo",
-        (m, r, a),
-        all_of(is_home(), saw_staging(m, a), dead(m), staging(r), tag),
-        (*free_state(), changes(m, a)),
+        "undo", (m, r, a), all_of(AT_HOME, saw_staging(m, a), dead(m), staging(r), tag), (*free_state(), changes(m, a))
     )
 
 
 def see_sealed() -> Action:
     """A process finds that message sealed."""
-    return Action("see_sealed", (m, r, a), all_of(is_home(), sealed(r), TAG_HOLDS), (set_(saw_sealed, m, a),))
+    return Action("see_sealed", (m, r, a), all_of(AT_HOME, sealed(r), TAG_HOLDS), (set_(saw_sealed, m, a),))
 
 
 def complete(tag: Expr = TAG_HOLDS) -> Action:
@@ -256,7 +248,7 @@ def complete(tag: Expr = TAG_HOLDS) -> Action:
     return Action(
         "complete",
         (m, r, a),
-        all_of(is_home(), saw_sealed(m, a), sealed(r), tag),
+        all_of(AT_HOME, saw_sealed(m, a), sealed(r), tag),
         (clear(sealed, r), set_(committed, r), changes(m, a), COMMITS),
     )
 
@@ -269,7 +261,7 @@ def see_committed() -> Action:
     return Action(
         "see_committed",
         (q, m, r, a),
-        all_of(is_home(), refers(m, a), dest(m, q), committed(r), TAG_HOLDS),
+        all_of(AT_HOME, refers(m, a), dest(m, q), committed(r), TAG_HOLDS),
         (set_(saw_committed, q, m),),
     )
 
@@ -277,7 +269,7 @@ def see_committed() -> Action:
 def see_unmarked() -> Action:
     """Then it finds that its mark is not set, whichever message that mark is of."""
     return Action(
-        "see_unmarked", (q, m, r), all_of(is_home(), saw_committed(q, m), ~mark(r, q)), (set_(saw_unmarked, q, m),)
+        "see_unmarked", (q, m, r), all_of(AT_HOME, saw_committed(q, m), ~mark(r, q)), (set_(saw_unmarked, q, m),)
     )
 
 
@@ -286,7 +278,7 @@ IS_STILL = holds(r, m) & committed(r)
 
 def hold(still: Expr = IS_STILL) -> Action:
     """Then it looks at the state again, and has the message if that is the same."""
-    return Action("hold", (q, m, r), all_of(is_home(), saw_unmarked(q, m), still), (set_(has, q, m),))
+    return Action("hold", (q, m, r), all_of(AT_HOME, saw_unmarked(q, m), still), (set_(has, q, m),))
 
 
 def release(is_alone: bool = True) -> Action:
@@ -297,23 +289,19 @@ def release(is_alone: bool = True) -> Action:
         set_(released, q, m),
     )
     forgets = (clear(saw_unmarked, q, m),) if is_alone else ()
-    return Action("release", (q, m, r), is_home() & has(q, m), (set_(mark, r, q), clear(has, q, m), *forgets, *history))
+    return Action("release", (q, m, r), AT_HOME & has(q, m), (set_(mark, r, q), clear(has, q, m), *forgets, *history))
 
 
 # ---- memory comes back ----
 
 OVER = all_marked(m, r)
 IS_THROUGH = through(r)
+READS_AS_FREE = ~any_of(staging(r), sealed(r), committed(r))
 
 
 def collect(over: Expr = OVER, sent: Expr = IS_THROUGH) -> Action:
     """The owner, or a successor, finds a small record in its line that all destinations have released."""
-    return Action(
-        "collect",
-        (m, r),
-        all_of(~large(r), user(r, m), holds(r, m), committed(r), sent, over),
-        gives_back(),
-    )
+    return Action("collect", (m, r), all_of(~large(r), user(r, m), holds(r, m), committed(r), sent, over), gives_back())
 
 
 def adopt() -> Action:
@@ -323,8 +311,7 @@ def adopt() -> Action:
 
 def reclaim() -> Action:
     """The process in a dead sender's grave gives back a small record that reads as FREE."""
-    state = ~any_of(staging(r), sealed(r), committed(r))
-    return Action("reclaim", (m, r), all_of(~large(r), dead(m), user(r, m), state), gives_back())
+    return Action("reclaim", (m, r), all_of(~large(r), dead(m), user(r, m), READS_AS_FREE), gives_back())
 
 
 def see_word() -> Action:
@@ -338,15 +325,12 @@ SAW_WORD = saw_word(m)
 def see_done(first: Expr = SAW_WORD, sent: Expr = IS_THROUGH) -> Action:
     """Then it finds the record done, whatever it holds by now."""
     over = exists(m1, holds(r, m1) & all_marked(m1, r))
-    return Action(
-        "see_done", (m, r), all_of(first, is_home(), large(r), committed(r), sent, over), (set_(saw_done, m),)
-    )
+    return Action("see_done", (m, r), all_of(first, AT_HOME, large(r), committed(r), sent, over), (set_(saw_done, m),))
 
 
 def see_free() -> Action:
     """The process in a dead sender's grave finds a large record that reads as FREE."""
-    state = ~any_of(staging(r), sealed(r), committed(r))
-    return Action("see_free", (m, r), all_of(saw_word(m), is_home(), dead(m), state), (set_(saw_done, m),))
+    return Action("see_free", (m, r), all_of(saw_word(m), AT_HOME, dead(m), READS_AS_FREE), (set_(saw_done, m),))
 
 
 SAME_WORD = user(r, m)
@@ -354,7 +338,7 @@ SAME_WORD = user(r, m)
 
 def give_back(generation: Expr = SAME_WORD) -> Action:
     """Then it swaps the word as it was seen, and gives the memory back."""
-    return Action("give_back", (m, r), all_of(is_home(), large(r), saw_done(m), generation), gives_back())
+    return Action("give_back", (m, r), all_of(AT_HOME, large(r), saw_done(m), generation), gives_back())
 
 
 ACTIONS = (
@@ -365,8 +349,6 @@ ACTIONS = (
 )
 
 # ---- what is true in every state ----
-
-AT_HOME = same(home(m), r)
 
 INVARIANTS = {
     "a record has one state": forall(
@@ -421,8 +403,7 @@ INVARIANTS = {
         r,
         all_of(saw_done(m), user(r, m))
         >> any_of(
-            all_of(final(m), all_marked(m, r), through(r)),
-            all_of(dead(m), ~staging(r), ~sealed(r), ~committed(r)),
+            all_of(final(m), all_marked(m, r), through(r)), all_of(dead(m), ~staging(r), ~sealed(r), ~committed(r))
         ),
     ),
     "what is final and given back was released by all": forall(
@@ -484,17 +465,16 @@ MUTANTS = (
     ),
 )
 
-SYMBOLS: tuple[Symbol, ...] = (
-    *(dest, large, *WORD, attempt, mark, through, user, used, home, hand, filled, shown, withdrawn, own, dead),
-    *(refers, saw_staging, saw_sealed, saw_committed, saw_unmarked, has, saw_word, saw_done),
-    *(final, released, freed, touched, marked, released_again, freed_again),
-)
-
 SYSTEM = System(
     name="records",
     meaning="records that are used again, under a new tag",
     sorts=(Msg, Record, Queue, Attempt),
-    symbols=SYMBOLS,
+    symbols=(
+        *(dest, large, holds, staging, sealed, committed, attempt, mark, through, user),
+        *(used, home, hand, filled, shown, withdrawn, own, dead),
+        *(refers, saw_staging, saw_sealed, saw_committed, saw_unmarked, has, saw_word, saw_done),
+        *(final, released, freed, touched, marked, released_again, freed_again),
+    ),
     axioms={},
     actions=ACTIONS,
     invariants=INVARIANTS,
