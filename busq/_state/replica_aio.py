@@ -21,7 +21,8 @@ from busq import errors
 from busq._port.deadline import NEVER, Deadline
 from busq._port.event_loops import finish_in_thread
 from busq._state.commands import Raised, call_of
-from busq._state.replica_engine import Completion, Engine
+from busq._state.replica_engine import Engine
+from busq._state.replica_reading import Completion
 
 __all__ = ["AsyncReplica", "Joining"]
 

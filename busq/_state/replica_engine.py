@@ -6,9 +6,7 @@ application is busy elsewhere, and no signal handler, which Python runs in the m
 a command and leave a half-changed replica.  A call sends its command to the group and sleeps until the thread has
 applied it.
 
-Nothing that reads keeps the state still in the thread of its caller, but for the block of `reading`: a handler that
-struck there would wait for a command that can't be applied before it returns.  The thread that applies is asked to
-read, between two commands; a read of a single step is made at once, and once more if something was applied meanwhile.
+What reads the state, and how without keeping it still, is replica_reading.py.
 
 Messages, all of the replica's own peer.  To the group, counted by transfer.py as events:
 
@@ -31,11 +29,10 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import os
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from busq import errors
@@ -44,68 +41,21 @@ from busq._state.chunks import chunk_bytes
 from busq._state.digests import digest_of_kinds
 from busq._state.exchange import CannotGiveError, StateExchange
 from busq._state.plain_codec import PLAIN, name_of, written
+from busq._state.replica_reading import Completion, Reading, here
 from busq._state.verify import Verifier
 
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001
-_ANSWER_NS = 50_000_000  # a thread that has messages to apply answers sooner
 _NUMBER = struct.Struct("<cQ")
 
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class _Here(threading.local):
-    """What is known of the thread that looks; a number could be that of an earlier one."""
-
-    engine: Engine | None = None  # for which it applies
-
-
-_here = _Here()
-os.register_at_fork(after_in_child=lambda: vars(_here).clear())  # a child that a command has forked applies nothing
-
-
-class Completion:
-    """What one call waits for; `then`, if given, is called when it is done, in the applying thread."""
-
-    __slots__ = ("_lock", "_once", "error", "is_done", "results", "then")
-
-    def __init__(self, then: Callable[[], object] | None = None) -> None:
-        self.results: Any = None
-        self.error: BaseException | None = None
-        self.is_done = False
-        self.then = then
-        self._once = [True]  # which one thread takes: one that closes the replica may come at the same time
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def finish(self, results: Any = None, error: BaseException | None = None) -> None:
-        """Note the results, or the error, and wake the waiting thread."""
-        try:
-            self._once.pop()
-        except IndexError:
-            return
-        self.results, self.error, self.is_done = results, error, True
-        self._lock.release()
-        if self.then is not None:
-            self.then()
-
-    def wait(self, left_ns: int = -1) -> bool:
-        """Sleep until it is done or the time is over; returns whether it is done."""
-        if not self.is_done and self._lock.acquire(timeout=-1 if left_ns < 0 else left_ns / 1e9):
-            self._lock.release()
-        return self.is_done
-
-    def result(self) -> Any:
-        """Return the results of a call that is done, or raise its error."""
-        if self.error is not None:
-            raise self.error.with_traceback(None)
-        return self.results
-
-
-class Engine:
+class Engine(Reading):
     """The engine of one replica, to which it has a weak reference: a replica that is forgotten is closed."""
 
     def __init__(self, replica: Any, bus: Any, group: str, member: str, codec: Any, verify: int) -> None:
+        super().__init__()
         self._replica = weakref.ref(replica)
         self.commands = replica._busq_commands
         self.names = self.commands.names
@@ -113,7 +63,6 @@ class Engine:
         self._encode_calls = codec.encode_calls if codec is PLAIN else self.encode
         self.group = group
         self._to = f"@{group}"
-        self._pid = os.getpid()
         self.member = member
         self.own_bus: Any = None  # one that was opened for this replica
         # A thread that looked again and again before it slept would hold the interpreter back from its owner.
@@ -128,14 +77,7 @@ class Engine:
         self._numbers = itertools.count(1)
         self._pending: dict[int, Completion] = {}
         self._waiters: dict[Completion, Callable[[], Any]] = {}
-        self._questions: dict[Completion, Callable[[], Any]] = {}
         self.failure: BaseException | None = None
-        # Held while the state changes, and by readers.  Readers queue for it in a lock of their own, which the applying
-        # thread passes through: otherwise that thread would take the state again before a reader wakes.
-        self._state_lock: Any = threading.RLock()
-        self._readers: Any = threading.RLock()
-        self._changes = 0  # odd while the state changes
-        self._is_over = False  # nothing will change it any more
         self._applied_to: Any = None  # the replica, while commands are applied
         self._thread = threading.Thread(target=self._run, name=f"busq replica {member}", daemon=True)
         _running.add(self)
@@ -165,7 +107,7 @@ class Engine:
         """Leave the group, and end the thread, which in a block of `reading` ends behind that."""
         self._fail(errors.ShutDown("this replica was closed"))
         self.peer.close()
-        if self.is_here() and self._thread.is_alive() and not (_here.engine is self or self._is_kept_here()):
+        if self.is_here() and self._thread.is_alive() and not (here.engine is self or self._is_kept_here()):
             self._thread.join()
         if self.own_bus is not None:
             self.own_bus.close()
@@ -183,10 +125,6 @@ class Engine:
             raise self.failure.with_traceback(None)
         self.check_process()
 
-    def is_here(self) -> bool:
-        """Return whether this is the process that has joined, and not a forked child."""
-        return self._pid == os.getpid()
-
     def check_process(self) -> None:
         """Raise in a forked child."""
         if not self.is_here():
@@ -199,7 +137,7 @@ class Engine:
     @property
     def is_in_command(self) -> bool:
         """Whether a command runs, so that another one that it calls is a part of it."""
-        if _here.engine is not self:
+        if here.engine is not self:
             return False
         if self._applied_to is None:
             raise RuntimeError("a command was called by what waits for the state: only a command may change it")
@@ -231,6 +169,9 @@ class Engine:
         """Forget a call, which is over."""
         self._pending.pop(number, None)
 
+    def _wake_thread(self) -> None:
+        self.peer.send(self.member, _NUMBER.pack(b"M", 0), timeout=0)
+
     def call_or_queue(self, calls: Any) -> Any:
         """Have commands applied everywhere; returns what they returned here.
 
@@ -241,7 +182,7 @@ class Engine:
         except errors.Full:
             self._exchange.send_all(_NUMBER.pack(b"C", 0) + self._encode_calls(calls))
             with contextlib.suppress(errors.Full):  # then the thread has other messages, and flushes behind them
-                self.peer.send(self.member, _NUMBER.pack(b"M", 0), timeout=0)
+                self._wake_thread()
             return None
 
     def call(self, calls: Any, timeout: float | None = None) -> list[Any]:
@@ -307,7 +248,7 @@ class Engine:
         call.result()
 
     def _check_caller(self) -> None:
-        if _here.engine is not None:  # it would wait for itself, or every replica would do what only one should
+        if here.engine is not None:  # it would wait for itself, or every replica would do what only one should
             raise RuntimeError(
                 "a replica was used by a command, by `on_view` or by what waits for the state: these may read it, and "
                 "a command may call other commands of the same object"
@@ -318,72 +259,10 @@ class Engine:
                 "that block first"
             )
 
-    # ---- reading, in any thread ----
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Apply nothing during a block."""
-        if _here.engine is self or not self.is_here():  # a thread of the parent may have had the lock
-            yield
-            return
-        with self._readers, self._state_lock:
-            yield
-
-    def _is_kept_here(self) -> bool:
-        """Return whether this thread is in a block of `reading`, or about to enter one."""
-        return self.is_here() and bool(self._readers._is_owned())
-
-    def look(self, function: Callable[[], Any]) -> Any:
-        """Return what a function of a single step returns between two commands."""
-        is_over, found = self._glance(None, function)
-        return found if is_over else self._read(function, self._glance)
-
-    def ask(self, function: Callable[[], Any]) -> Any:
-        """Return what a function returns between two commands, in the thread that applies."""
-        return self._read(function, self._wake)
-
-    def _read(
-        self, function: Callable[[], Any], begin: Callable[[Completion, Callable[[], Any]], tuple[bool, Any]]
-    ) -> Any:
-        if _here.engine is self or not self.is_here():
-            return function()
-        if self._is_kept_here():
-            with self._state_lock:
-                return function()
-        call = Completion()
-        try:
-            self._questions[call] = function
-            is_over, found = begin(call, function)
-            if is_over:
-                return found
-            call.wait()
-            return call.result()
-        finally:
-            self._questions.pop(call, None)
-
-    def _glance(self, _: Completion | None, function: Callable[[], Any]) -> tuple[bool, Any]:
-        # Where something is applied meanwhile, the thread looks for questions behind that, and finds this one.
-        changes = self._changes
-        found = function()
-        return changes % 2 == 0 and changes == self._changes, found
-
-    def _wake(self, call: Completion, function: Callable[[], Any]) -> tuple[bool, Any]:
-        if self._is_over:
-            return True, function()
-        try:
-            self.peer.send(self.member, _NUMBER.pack(b"M", 0), timeout=0)
-        except errors.ShutDown:
-            pass  # the thread answers at its end
-        except errors.Full:  # it has messages, and is awake; or the memory of the bus is full, and it may sleep
-            if not call.wait(_ANSWER_NS):
-                with self.reading():
-                    return True, function()
-        return False, None
-
     # ---- the thread ----
 
     def _run(self) -> None:
-        _here.engine = self
+        here.engine = self
         try:
             is_open = self._take_in(0)
             self._receives.finish()
@@ -397,7 +276,7 @@ class Engine:
         finally:
             self._is_over = True
             self._answer()
-            _here.engine = None
+            here.engine = None
 
     def _take_in(self, timeout: float | None) -> bool:
         """Receive and apply; False where the replica was closed meanwhile."""
@@ -431,20 +310,6 @@ class Engine:
                     self._waiters.pop(call, None)
         if self._questions:
             self._answer()
-
-    def _answer(self) -> None:
-        for call, function in list(self._questions.items()):
-            self._try_to_finish(call, function, is_last=True)
-            self._questions.pop(call, None)  # a handler that raised may have kept the caller from it
-
-    @staticmethod
-    def _try_to_finish(call: Completion, function: Callable[[], Any], is_last: bool) -> None:
-        try:
-            found = function()
-            if found or is_last:
-                call.finish(found)
-        except BaseException as error:
-            call.finish(error=error)
 
     def _take(self, message: Any) -> None:
         if message.kind == "view":
