@@ -21,6 +21,8 @@ from busq.lab.proof.models import (
     fifo_ack,
     fifo_ack_violations,
     fifo_violations,
+    groups,
+    groups_violations,
     lamport,
     lamport_release,
     lamport_release_violations,
@@ -53,7 +55,7 @@ __all__ = ["MODELS", "VIOLATIONS"]
 MODELS: dict[str, System] = {
     system.name: system
     for system in (
-        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, records.SYSTEM, burial.SYSTEM),
+        *(multicast.SYSTEM, patience.SYSTEM, share.SYSTEM, groups.SYSTEM, records.SYSTEM, burial.SYSTEM),
         bridge.SYSTEM,
         *(bus1.SYSTEM, fifo.SYSTEM, fifo_ack.SYSTEM),
         *(skeen.SYSTEM, cykas.SYSTEM, mfss.SYSTEM, sync.SYSTEM),
@@ -64,6 +66,7 @@ VIOLATIONS: dict[str, Mapping[str, Violation]] = {
     "multicast": multicast_violations.VIOLATIONS,
     "patience": patience_violations.VIOLATIONS,
     "share": share_violations.VIOLATIONS,
+    "groups": groups_violations.VIOLATIONS,
     "records": records_violations.VIOLATIONS,
     "burial": burial_violations.VIOLATIONS,
     "bridge": bridge_violations.VIOLATIONS,
