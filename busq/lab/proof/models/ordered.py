@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What models above the multicast share: items in the order of their keys, and queues that give them in it.
 
-The multicast's proof says what a key is.  Items stand in the order of the keys with which they will be committed, which
+A key is that of multicast.py.  Items stand in the order of the keys with which they will be committed, which
 an execution knows only afterwards; what will never be committed may stand anywhere.  So there are no numbers here: a
 clock is known by the items whose keys it has reached.  An item is staged where the clock has not reached its key, is
 committed when the clocks of all its receivers have, and a queue gives an item only after all that stand there with a
