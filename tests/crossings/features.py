@@ -341,9 +341,18 @@ class Handle(Feature):
     def giver_got(self, giver: Giver, message: Any) -> bool:
         if message.kind == "node_released" and message.node in giver.facts[self]:
             del giver.facts[self][message.node]
-            message.node.destroy()
-            return True
+            giver.facts.setdefault((self, "released"), []).append(message.node)
+        self._destroy_released(giver)
         return message.kind in ("node_destroyed", "node_released")
+
+    def _destroy_released(self, giver: Giver) -> None:
+        """Destroy what is of no use as soon as there is room: its queue, which the giver reads alone, may be full."""
+        released = giver.facts.get((self, "released"), [])
+        with contextlib.suppress(IndexError):  # several threads give
+            while node := released.pop():
+                if told(functools.partial(node.destroy, timeout=0), busq.Full):
+                    released.append(node)
+                    return
 
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
         if message.kind == "node_destroyed":
@@ -363,10 +372,11 @@ class Handle(Feature):
         end_s = time.monotonic() + PATIENCE_S
         for handle in play.taker.peer.handles:  # what its predecessor had in its hands, and held until it is released
             handle.release()
-        while left := play.giver.facts[self]:
+        while left := [*play.giver.facts[self], *play.giver.facts.get((self, "released"), [])]:
             expect(time.monotonic() < end_s, f"{len(left)} nodes were never released")
             play.take_all()
             play.giver.settle()
+            self._destroy_released(play.giver)
 
 
 class Group(Feature):

@@ -31,13 +31,17 @@ class Play:
         self.giver = session.giver()
 
     def open_taker(self, *, resume: bool = False) -> Taker:
-        if resume:  # a notice may be left to it, and is not followed by what its predecessor would have got
-            self.session.unwatched.update(("visitor", "another"))
+        if resume:
+            self._may_have_missed()
         self.taker = session_taker = self.session.taker(resume=resume)
         for inbox in self.session.inboxes_of("taker"):
             self.ledger.absent.discard(inbox)
         self.giver.prepare(self.take_all)
         return session_taker
+
+    def _may_have_missed(self) -> None:
+        """A notice may be left to a successor, and is not followed by what its predecessor would have got."""
+        self.session.unwatched.update(("visitor", "another"))
 
     def is_away(self) -> None:
         """From here on the taker is no member of anything."""
@@ -105,6 +109,8 @@ class Play:
 
     def take_beside(self, *, resume: bool = False) -> Beside:
         """Let a child process be the taker."""
+        if resume:
+            self._may_have_missed()
         child = Beside(self.session, take_until_told(self.session, "taker", resume=resume))
         child.wait_ready(self.take_all)
         for inbox in self.session.inboxes_of("taker"):
