@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
 import json
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -26,6 +29,7 @@ from busq.lab.proof import (
     NoSolver,
     Scene,
     System,
+    Violation,
     impossible_actions,
     prove,
 )
@@ -393,6 +397,27 @@ def test_the_execution_that_breaks_a_property_is_the_shortest(system: System, mu
     """In its scene."""
     violation = VIOLATIONS[system.name][mutant.name]
     assert steps_to_break(system.mutated(mutant), violation.scene, violation.claim) == len(violation.steps)
+
+
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", MODELS)
+def test_no_step_of_a_violation_can_be_left_out(name: str, count: int) -> None:
+    """Nor two, where a search through all executions of a scene would take too long, too."""
+    system = MODELS[name]
+    for mutant in system.mutants:
+        broken, violation = system.mutated(mutant), VIOLATIONS[name][mutant.name]
+        for kept in itertools.combinations(violation.steps, len(violation.steps) - count):
+            assert not breaks(broken, violation, kept), f"{mutant.name}: {kept}"
+
+
+def breaks(system: System, violation: Violation, steps: Iterable[tuple[Any, ...]]) -> bool:
+    execution = Execution(system, violation.scene)
+    try:
+        for name, *arguments in steps:
+            execution.step(name, *arguments)
+    except Impossible:
+        return False
+    return bool(execution.broken({violation.claim: system.properties[violation.claim]}))
 
 
 @pytest.mark.parametrize("name", ["mfss", "sync", "skeen", "token-rest"])

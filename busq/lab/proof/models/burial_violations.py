@@ -34,54 +34,74 @@ def entered(slot: int, proc: int = 0) -> str:
     return f"look {slot} {proc}; lock {slot} {proc}; enter {slot} {proc};"
 
 
-def joined(slot: int, peer: int, proc: int = 0) -> str:
-    """Return the way of a new peer, behind the one into the grave."""
-    at = f"{slot} {proc} {peer}"
-    return f"hold_new {at}; show {at}; open_queue {at}; go_live {at}; leave_grave {slot} {proc};"
+def shown(slot: int, peer: int) -> str:
+    """Return how a new peer takes a place: from there on it is one of the dead if its process is killed."""
+    return f"hold_new {slot} 0 {peer}; show {slot} 0 {peer};"
 
 
-FIRST = entered(0) + joined(0, 0)
-BOTH = FIRST + entered(1) + joined(1, 1)
+def live(slot: int, peer: int) -> str:
+    """Return the way of a new peer from there on."""
+    return f"open_queue {slot} 0 {peer}; go_live {slot} 0 {peer};"
+
+
+JOINS = entered(0) + shown(0, 0)
+FIRST = JOINS + live(0, 0)
+SECOND = entered(1) + shown(1, 1)
 BEGUN = "take_in_hand 0 0 0; begin 0 0 0;"
-DEAD = "die 0;" + entered(0) + "close 0 0;"
-LEFT_THERE = FIRST + BEGUN + "place 0 0 0 0; commit 0 0 0;" + DEAD + "bury 0 0 0;"
+BEGUN_BY_SECOND = "take_in_hand 1 1 0; begin 1 1 0;"
+LEFT = "leave_grave 0 0; die 0;" + entered(0)
+DEAD = "die 0; enter 0 0; close 0 0; bury 0 0 0"
 
 VIOLATIONS = {
-    "one-look": Violation(
-        ALONE,
-        ALIVE,
-        "look 0 1;" + entered(0) + "hold_new 0 0 0; show 0 0 0; leave_grave 0 0; lock 0 1; enter 0 1; bury 0 1 0",
+    "one-look": Violation(ALONE, ALIVE, "look 0 1;" + JOINS + "leave_grave 0 0; lock 0 1; enter 0 1; bury 0 1 0"),
+    "no-lock": Violation(ALONE, ALIVE, "look 0 1; lock 0 1; enter 0 1;" + JOINS + "bury 0 1 0"),
+    "unclosed": Violation(ALONE, GONE, JOINS + "open_queue 0 0 0;" + LEFT + "bury 0 0 0"),
+    "hand-left": Violation(ONE, OVER, FIRST + BEGUN + DEAD),
+    "unnamed": Violation(ONE, OVER, FIRST + "begin 0 0 0;" + DEAD),
+    "undo-sealed": Violation(
+        ONE,
+        KEPT,
+        FIRST
+        + SECOND
+        + "open_queue 1 0 1; leave_grave 1 0;"
+        + BEGUN
+        + "place 0 0 0 1; seal 0 0 0; die 0; enter 0 0; undo 0 0 0",
     ),
-    "no-lock": Violation(
-        ALONE, ALIVE, "look 0 1; lock 0 1; enter 0 1;" + entered(0) + "hold_new 0 0 0; show 0 0 0; bury 0 1 0"
-    ),
-    "unclosed": Violation(ALONE, GONE, FIRST + "die 0;" + entered(0) + "bury 0 0 0"),
-    "hand-left": Violation(ONE, OVER, FIRST + BEGUN + DEAD + "bury 0 0 0"),
-    "unnamed": Violation(ONE, OVER, FIRST + "begin 0 0 0;" + DEAD + "bury 0 0 0"),
-    "undo-sealed": Violation(ONE, KEPT, BOTH + BEGUN + "place 0 0 0 1; seal 0 0 0; die 0;" + entered(0) + "undo 0 0 0"),
-    "bury-again": Violation(ALONE, AGAIN, FIRST + DEAD + "bury 0 0 0; bury 0 0 0"),
+    "bury-again": Violation(ALONE, AGAIN, JOINS + LEFT + "bury 0 0 0; bury 0 0 0"),
     "any-incarnation": Violation(
         TO_ANOTHER,
         ADDRESSED,
-        BOTH
-        + "take_in_hand 1 1 0; begin 1 1 0;"
-        + DEAD
-        + "bury 0 0 0; hold_new 0 0 2; show 0 0 2; open_queue 0 0 2; place 1 1 0 2",
+        SECOND + live(1, 1) + BEGUN_BY_SECOND + entered(0) + shown(0, 2) + "open_queue 0 0 2; place 1 1 0 2",
     ),
-    "in-use": Violation(ALONE, BURIED, FIRST + DEAD + "hold_new 0 0 2"),
+    "in-use": Violation(ALONE, BURIED, JOINS + LEFT + "hold_new 0 0 2"),
     "queue-left": Violation(
         TO_ANOTHER,
         LET_GO,
-        BOTH + "take_in_hand 1 1 0; begin 1 1 0; place 1 1 0 0; commit 1 1 0;" + DEAD + "bury 0 0 0; hold_new 0 0 2",
+        JOINS
+        + "open_queue 0 0 0; leave_grave 0 0;"
+        + SECOND
+        + live(1, 1)
+        + BEGUN_BY_SECOND
+        + "place 1 1 0 0; die 0;"
+        + entered(0)
+        + "close 0 0; bury 0 0 0; hold_new 0 0 2",
     ),
     "memory-left": Violation(
-        ONE, LET_GO, BOTH + BEGUN + "place 0 0 0 1; commit 0 0 0;" + DEAD + "bury 0 0 0; hold_new 0 0 2"
+        ONE,
+        LET_GO,
+        FIRST
+        + SECOND
+        + "open_queue 1 0 1; leave_grave 1 0;"
+        + BEGUN
+        + "place 0 0 0 1; commit 0 0 0;"
+        + DEAD
+        + "; hold_new 0 0 2",
     ),
     "queue-open": Violation(
         ALONE,
         CLOSED,
-        FIRST
-        + DEAD
+        JOINS
+        + LEFT
         + "bury 0 0 0; hold_old 0 0 0; open_queue 0 0 0; die 0; leave_grave 0 0;"
         + entered(0)
         + "hold_new 0 0 2",
@@ -89,14 +109,23 @@ VIOLATIONS = {
     "drop-alive": Violation(
         TO_ANOTHER,
         NOT_BOTH,
-        BOTH
-        + DEAD
-        + "bury 0 0 0; drop 0 0 0; hold_old 0 0 0; open_queue 0 0 0; take_in_hand 1 1 0; begin 1 1 0; place 1 1 0 0;"
-        "commit 1 1 0; discard 0 0 0 0",
+        JOINS
+        + "leave_grave 0 0;"
+        + SECOND
+        + live(1, 1)
+        + "die 0;"
+        + entered(0)
+        + "bury 0 0 0; drop 0 0 0; hold_old 0 0 0; open_queue 0 0 0;"
+        + BEGUN_BY_SECOND
+        + "place 1 1 0 0; commit 1 1 0; discard 0 0 0 0",
     ),
     "drop-half": Violation(
         TO_ITSELF,
         NOT_BOTH,
-        LEFT_THERE + "drop 0 0 0; hold_old 0 0 0; open_queue 0 0 0; go_live 0 0 0; receive 0 0 0",
+        FIRST
+        + BEGUN
+        + "place 0 0 0 0; commit 0 0 0;"
+        + DEAD
+        + "; drop 0 0 0; hold_old 0 0 0; open_queue 0 0 0; go_live 0 0 0; receive 0 0 0",
     ),
 }

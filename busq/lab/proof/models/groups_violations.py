@@ -21,7 +21,8 @@ DEATH = "death: behind the view without it nothing comes from the dead"
 TWO = scene([0, 0, 1])
 NAMED = scene([0, 0, 1], names={(2, 1)})
 THREE = scene([0, 2, 1], processes=3, names={(2, 1)})
-ENTERS = "enter 0 0 0 0; stage 0 0; seal 0 0; raise 0 0; commit 0; install 0 0 1; deliver_view 0 0 0 1; "
+BEGINS = "enter 0 0 0 0; stage 0 0; seal 0 0; raise 0 0; commit 0; install 0 0 1; "
+ENTERS = BEGINS + "deliver_view 0 0 0 1; "
 ALSO_ENTERS = "enter 1 1 1 1; rise 1 0; stage 1 0; stage 1 1; seal 1 1; raise 0 1; raise 1 1; commit 1; install 1 1 2; "
 
 VIOLATIONS = {
@@ -62,14 +63,14 @@ VIOLATIONS = {
     "blind-named": Violation(
         NAMED,
         BEFORE_ITS_END,
-        ENTERS
+        BEGINS
         + "look 2 1 1 0; stage 2 0; stage 2 1; seal 2 1; raise 1 2; leave 1 0 1 0; rise 1 0; stage 1 0; seal 1 0; "
         "raise 0 2; commit 1; commit 2; deliver_named 1 2 1",
     ),
     "no-claim": Violation(
         TWO,
         "one change ends a view",
-        ENTERS
+        BEGINS
         + "leave 1 0 1 0; rise 1 0; stage 1 0; seal 1 0; leave 2 1 1 0; rise 2 0; stage 2 0; seal 2 1; raise 0 2; "
         "commit 1; commit 2",
     ),
@@ -101,19 +102,20 @@ VIOLATIONS = {
     "rise-once": Violation(
         THREE,
         BEFORE_ITS_END,
-        ENTERS + "look 2 1 1 0; stage 2 0; stage 2 1; seal 2 1; raise 1 2; kill 0; enter 1 2 1 2; rise 1 0; raise 0 2; "
+        BEGINS + "look 2 1 1 0; stage 2 0; stage 2 1; seal 2 1; raise 1 2; kill 0; enter 1 2 1 2; rise 1 0; raise 0 2; "
         "commit 2; find_open 2 1 1 1; stage 1 2; seal 1 2; raise 2 1; commit 1; deliver_named 1 2 1",
     ),
     "below-last": Violation(
         TWO,
         "views: all processes are given them in one order",
-        ENTERS + "leave 2 1 1 0; rise 2 0; stage 2 0; seal 2 1; raise 0 2; commit 2; install 2 1 2; enter 1 0 2 1; "
+        BEGINS + "leave 2 1 1 0; rise 2 0; stage 2 0; seal 2 1; raise 0 2; commit 2; install 2 1 2; enter 1 0 2 1; "
         "stage 1 1; seal 1 0; raise 1 1; commit 1",
     ),
     "no-sync": Violation(
         TWO,
         BEFORE_ITS_END,
-        ENTERS + "look 2 1 1 0; stage 2 0; seal 2 1; commit 2; leave 1 0 1 0; rise 1 0; deliver 0 2 1; stage 1 0; "
+        "enter 0 0 0 0; stage 0 0; seal 0 0; commit 0; install 0 0 1; deliver_view 0 0 0 1; "
+        + "look 2 1 1 0; stage 2 0; seal 2 1; commit 2; leave 1 0 1 0; rise 1 0; deliver 0 2 1; stage 1 0; "
         "seal 1 0; commit 1",
     ),
     "mourn-living": Violation(
@@ -125,7 +127,7 @@ VIOLATIONS = {
     "no-settle": Violation(
         scene([0, 1, 1, 0], views=4, names={(3, 1)}),
         DEATH,
-        ENTERS + ALSO_ENTERS + "deliver_view 1 1 1 2; send 3 0; stage 3 1; seal 3 0; kill 0; mourn 2 1 2 0; rise 2 0; "
+        BEGINS + ALSO_ENTERS + "deliver_view 1 1 1 2; send 3 0; stage 3 1; seal 3 0; kill 0; mourn 2 1 2 0; rise 2 0; "
         "rise 2 1; stage 2 1; seal 2 1; raise 1 3; commit 2; commit 3; install 2 2 3; deliver_view 1 2 2 3",
     ),
 }
