@@ -3,8 +3,9 @@
 
     python -m busq.bench.bench_bridge --server nats://127.0.0.1:4222 --storage file
 
-Prints a JSON object: the time of single sends, each waited for; the rate of `send_many`, and the processor time that
-the bridge of the sender's machine takes for one of those; the rate of local messages beside that idle bridge.
+Prints a JSON object: the time of single sends, each waited for; the rate of `send_many`, up to its return and up to the
+last message's arrival at the member on the other machine, and the processor time that each bridge takes for one of
+those; the rate of local messages beside that idle bridge.
 """
 
 from __future__ import annotations
@@ -65,11 +66,26 @@ def _singles(peer: busq.Peer, data: bytes, count: int) -> dict[str, float]:
     return {"send_ms_p50": times[count // 2] * 1e3, "send_ms_p99": times[count * 99 // 100] * 1e3}
 
 
-def _many(peer: busq.Peer, data: bytes, count: int, bridge: psutil.Process) -> dict[str, float]:
-    before, began = sum(bridge.cpu_times()[:2]), time.perf_counter()
+def _many(
+    peer: busq.Peer, data: bytes, count: int, bridges: list[psutil.Process], receivers: list[threading.Thread]
+) -> dict[str, float]:
+    before, began = [_worked_s(bridge) for bridge in bridges], time.perf_counter()
     peer.send_many([("@prices", data)] * count, timeout=10 * _WAIT_S)
-    took_s, worked_s = time.perf_counter() - began, sum(bridge.cpu_times()[:2]) - before
-    return {"rate_per_s": count / took_s, "origin_bridge_cpu_us": worked_s / count * 1e6}
+    took_s = time.perf_counter() - began
+    for receiver in receivers:
+        receiver.join()
+    delivered_s = time.perf_counter() - began
+    origin_s, other_s = (_worked_s(bridge) - then for bridge, then in zip(bridges, before, strict=True))
+    return {
+        "rate_per_s": count / took_s,
+        "delivered_rate_per_s": count / delivered_s,
+        "origin_bridge_cpu_us": origin_s / count * 1e6,
+        "other_bridge_cpu_us": other_s / count * 1e6,
+    }
+
+
+def _worked_s(process: psutil.Process) -> float:
+    return float(sum(process.cpu_times()[:2]))
 
 
 def _local_rate(bus: busq.Bus, data: bytes, count: int) -> float:
@@ -94,22 +110,27 @@ def _receive(peer: busq.Peer, count: int, received: list[int]) -> None:
 @click.option(
     "--count", default=50_000, show_default=True, help="Messages of `send_many`; single ones are a hundredth."
 )
-def main(server: str, storage: str, replicas: int, size: int, count: int) -> None:
+@click.option("--member-here", is_flag=True, help="Let a peer of the sender's machine be a member, too.")
+def main(server: str, storage: str, replicas: int, size: int, count: int, member_here: bool) -> None:
     """Measure wide sends through a server that runs."""
     domain, data = f"bench{os.getpid()}", bytes(size)
     init = [sys.executable, "-P", "-m", "busq", "bridge", "init", domain, "--server", server, "--storage", storage]
     subprocess.run([*init, "--replicas", str(replicas)], check=True)
-    n_single, received = max(100, count // 100), [0]
-    with _machine(domain, "m1", server) as (here, bridge), _machine(domain, "m2", server) as (there, _):
-        with here.join("alice") as alice, there.join("bob") as bob:
-            bob.enter("prices")
-            receiver = threading.Thread(target=_receive, args=(bob, count + n_single, received))
-            receiver.start()
-            found = {**_singles(alice, data, n_single), **_many(alice, data, count, bridge)}
-            receiver.join()
+    n_single = max(100, count // 100)
+    with _machine(domain, "m1", server) as (here, bridge), _machine(domain, "m2", server) as (there, other):
+        with here.join("alice") as alice, here.join("carl") as carl, there.join("bob") as bob:
+            members = [bob, carl] if member_here else [bob]
+            counts = [[0] for _ in members]
+            receivers = []
+            for member, received in zip(members, counts, strict=True):
+                member.enter("prices")
+                receivers.append(threading.Thread(target=_receive, args=(member, count + n_single, received)))
+                receivers[-1].start()
+            found = {**_singles(alice, data, n_single), **_many(alice, data, count, [bridge, other], receivers)}
         found["local_rate_beside_per_s"] = _local_rate(here, data, 200_000)
-    settings = {"storage": storage, "replicas": replicas, "bytes": size, "messages": count}
-    print_json({**settings, **found, "received": received[0], "ok": received[0] == count + n_single})
+    settings = {"storage": storage, "replicas": replicas, "bytes": size, "messages": count, "members": len(members)}
+    n_received = sum(received for (received,) in counts)
+    print_json({**settings, **found, "received": n_received, "ok": n_received == len(members) * (count + n_single)})
 
 
 if __name__ == "__main__":

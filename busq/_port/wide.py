@@ -14,8 +14,8 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from busq import errors
 from busq._native import _core as core
@@ -24,11 +24,13 @@ from busq._port.peeked import peeked
 from busq._port.wide_words import (
     DATA_BYTES_MAX,
     MESSAGE,
+    MESSAGES_MAX,
     REFUSED,
     STORED,
     SYNC,
     WITHDRAW,
     WITHDRAWN,
+    Answer,
     inbox_of,
     mark_of,
     number_in_tail,
@@ -37,6 +39,8 @@ from busq._port.wide_words import (
 )
 
 UNDER_WAY_MAX = 256  # requests of one call; a bus with a bridge has queues of twice as many
+_MESSAGES_UNDER_WAY_MAX = 4096  # more wait until these were re-sent
+_PARTS_MAX = 8  # of a request; more are joined first, which takes less time
 _GIVE_UP_S = 1.0  # how long a call waits, when its time is over, to learn what became of its messages
 
 
@@ -89,7 +93,7 @@ def send(port: Any, to: Any, data: Any, handles: Any, timeout: float | None, pro
         return NotImplemented
     if handles is not None and len(tuple(handles)):
         raise ValueError(f"'@{group}' is a group of several machines: handles mean nothing on others")
-    client_of(port).send([(group, data)], Deadline(timeout), progress)
+    client_of(port).send([Bundle.of(group, data)], Deadline(timeout), progress)
     return None
 
 
@@ -102,11 +106,11 @@ def send_many(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns
         return NotImplemented
     behind = itertools.islice(rest, before + 1, None) if isinstance(rest, list) else rest
     deadline = Deadline.until(end_ns)
-    for is_wide, messages in _runs(port, itertools.chain([failed], behind)):
-        if is_wide:
-            client_of(port).send(messages, deadline, progress)
+    for together in _together(port, itertools.chain([failed], behind)):
+        if isinstance(together[0], Bundle):
+            client_of(port).send(together, deadline, progress)
         else:
-            _send_here(port, messages, deadline, progress)
+            _send_here(port, together, deadline, progress)
     return progress.sent
 
 
@@ -120,21 +124,89 @@ def _send_here(port: Any, messages: list[Any], deadline: Deadline, progress: Pro
     progress.add(n_sent)
 
 
-def _runs(port: Any, pairs: Iterable[Any]) -> Iterator[tuple[bool, list[Any]]]:
-    """Yield messages to wide groups together, as (group, data), and others together, as they are."""
+class Bundle:
+    """Messages to one group that go with one request: their sizes, and their data, in one part or several."""
+
+    __slots__ = ("group", "parts", "sizes")
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.sizes: list[int] = []
+        self.parts: list[Any] = []
+
+    @classmethod
+    def of(cls, group: str, data: Any) -> Bundle:
+        """Make one of one message."""
+        made = cls(group)
+        made.add(data, _checked_size(data))
+        return made
+
+    def add(self, data: Any, size: int) -> None:
+        """Put one more message into it."""
+        self.sizes.append(size)
+        if type(data) is bytes:
+            self.parts.append(data)
+        else:
+            self.parts += _parts(data)
+
+    def request(self, what: int, number: int, reply_to: str) -> list[Any]:
+        """Return it as a payload."""
+        head = request_head(what, number, self.group, reply_to, self.sizes)
+        return [head, *self.parts] if len(self.parts) <= _PARTS_MAX else [head, b"".join(self.parts)]
+
+
+def _together(port: Any, pairs: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield what is under way together: bundles to wide groups, or pairs to others as they are.
+
+    Where a message can't be sent, what stands before it goes first.
+    """
     known: dict[str, str | None] = {}
+    bundles: list[Any] = []
+    others: list[Any] = []
+    bundle = None
+    n_messages = left_bytes = 0
+    try:
+        for pair in pairs:
+            to, data = pair
+            group = known[to] if type(to) is str and to in known else _group_of(port, to, known)
+            if group is None:
+                if bundles:
+                    yield bundles
+                    bundles, bundle, n_messages = [], None, 0
+                others.append(pair)
+                if len(others) == UNDER_WAY_MAX:
+                    yield others
+                    others = []
+                continue
+            if others:
+                yield others
+                others = []
+            size = len(data) if type(data) is bytes else _checked_size(data)
+            left_bytes -= size
+            if bundle is None or left_bytes < 0 or bundle.group != group or len(bundle.sizes) == MESSAGES_MAX:
+                _check_size(size)
+                if len(bundles) == UNDER_WAY_MAX or n_messages >= _MESSAGES_UNDER_WAY_MAX:
+                    yield bundles
+                    bundles, n_messages = [], 0
+                bundle = Bundle(group)
+                bundles.append(bundle)
+                left_bytes = DATA_BYTES_MAX - size
+            bundle.add(data, size)
+            n_messages += 1
+    except Exception:
+        if bundles or others:
+            yield bundles or others
+        raise
+    if bundles or others:
+        yield bundles or others
 
-    def group_of(pair: Any) -> str | None:
-        to, _ = pair
-        if not isinstance(to, str):
-            return wide_group(port, to) if isinstance(to, list | tuple | set | frozenset) else None
-        if to not in known:
-            known[to] = wide_group(port, to)
-        return known[to]
 
-    for is_wide, run in itertools.groupby(pairs, lambda pair: group_of(pair) is not None):
-        while messages := list(itertools.islice(run, UNDER_WAY_MAX)):
-            yield is_wide, [(group_of(pair), pair[1]) for pair in messages] if is_wide else messages
+def _group_of(port: Any, to: Any, known: dict[str, str | None]) -> str | None:
+    if not isinstance(to, str):
+        return wide_group(port, to) if isinstance(to, list | tuple | set | frozenset) else None
+    if to not in known:
+        known[to] = wide_group(port, to)
+    return known[to]
 
 
 def sync(port: Any, group: Any, timeout: float | None) -> None:
@@ -146,15 +218,34 @@ def sync(port: Any, group: Any, timeout: float | None) -> None:
         raise errors.UnknownPeer(f"{group!r} is no group of several machines on this bus: no bridge has made it one")
     progress = Progress()
     try:
-        client.send([(group[1:], b"")], Deadline(timeout), progress, SYNC)
+        client.send([Bundle.of(group[1:], b"")], Deadline(timeout), progress, SYNC)
     except BaseException as error:
         progress.report(error)
         raise
 
 
-def _size_of(data: Any) -> int:
-    parts = data if isinstance(data, list | tuple) else [data]
-    return sum(memoryview(part).nbytes for part in parts)
+def _parts(data: Any) -> Iterable[Any]:
+    return data if isinstance(data, list | tuple) else (data,)
+
+
+def _checked_size(data: Any) -> int:
+    """Return how many bytes a message has; TypeError or ValueError for what is none, or too large."""
+    core.check_plain("data", data)
+    size = sum(memoryview(part).nbytes for part in _parts(data))
+    _check_size(size)
+    return size
+
+
+def _check_size(size: int) -> None:
+    if size > DATA_BYTES_MAX:
+        raise ValueError(f"{size} bytes to a group of several machines: at most {DATA_BYTES_MAX} go with one message")
+
+
+class Asked(NamedTuple):
+    """A request that is under way."""
+
+    inbox: str
+    n_messages: int
 
 
 class Progress:
@@ -167,7 +258,7 @@ class Progress:
     __slots__ = ("_is_of_many", "_state", "is_stored")
 
     def __init__(self, before: int = 0, *, is_of_many: bool = False) -> None:
-        self._state: tuple[int, int, dict[int, str]] = before, 0, {}
+        self._state: tuple[int, int, dict[int, Asked]] = before, 0, {}
         self._is_of_many = is_of_many
         self.is_stored = False  # the only one, which is open otherwise
 
@@ -175,26 +266,32 @@ class Progress:
     def sent(self) -> int:
         """How many are known to be sent, the first ones."""
         before, n_asked, under_way = self._state
-        return before + n_asked - len(under_way)
+        return before + n_asked - _n_messages(under_way)
 
     def add(self, n_sent: int) -> None:
         """Note more that were sent."""
         self._state = self.sent + n_sent, 0, {}
 
-    def ask(self, under_way: dict[int, str]) -> None:
+    def ask(self, under_way: dict[int, Asked]) -> None:
         """Note that these may be asked for from here on."""
-        self._state = self.sent, len(under_way), under_way
+        self._state = self.sent, _n_messages(under_way), under_way
 
-    def not_asked(self, n_asked: int) -> None:
+    def not_asked(self, n_requests: int) -> None:
         """Note that all but the first ones were not."""
         before, _, under_way = self._state
-        self._state = before, n_asked, dict(itertools.islice(under_way.items(), n_asked))
+        asked = dict(itertools.islice(under_way.items(), n_requests))
+        self._state = before, _n_messages(asked), asked
 
-    def never(self, numbers: Iterable[int]) -> None:
+    def never(self, numbers: Collection[int]) -> None:
         """Note that these requests were asked for, and are never sent."""
         before, n_asked, under_way = self._state
-        left = {number: under_way[number] for number in under_way.keys() - set(numbers)}
-        self._state = before, n_asked - len(under_way) + len(left), left
+        left = {number: asked for number, asked in under_way.items() if number not in numbers}
+        self._state = before, n_asked - _n_messages(under_way) + _n_messages(left), left
+
+    def part(self, n_sent: int) -> None:
+        """Note that so many messages of the first request were sent."""
+        before, n_asked, under_way = self._state
+        self._state = before + n_sent, n_asked, under_way
 
     def report(self, error: BaseException) -> None:
         """Give an exception that ends the call the number that were sent; None of one alone that is open."""
@@ -203,6 +300,10 @@ class Progress:
         else:
             sent = 1 if self.is_stored else None if self._state[2] else self.sent
         error.sent = sent  # type: ignore[attr-defined]
+
+
+def _n_messages(under_way: dict[int, Asked]) -> int:
+    return sum(asked.n_messages for asked in under_way.values())
 
 
 class Client:
@@ -238,15 +339,11 @@ class Client:
         if self._replies is not None:
             self._replies.close()
 
-    def send(
-        self, messages: list[tuple[str, Any]], deadline: Deadline, progress: Progress, what: int = MESSAGE
-    ) -> None:
+    def send(self, bundles: list[Bundle], deadline: Deadline, progress: Progress, what: int = MESSAGE) -> None:
         """Send messages to wide groups of one domain or several, in order, and wait until all were re-sent here.
 
         After an error `progress` knows how many of them were, the first ones.
         """
-        for _, data in messages:
-            self._check(data)
         if self._is_my_turn():
             raise RuntimeError(
                 "a signal handler, or a __del__, has sent to a group of several machines on top of such a call of the "
@@ -257,7 +354,7 @@ class Client:
                 left_s = deadline.left_s()
                 if not self._turn.acquire(timeout=-1 if left_s is None else left_s):
                     raise errors.Full("another thread of this peer sends to a wide group, and has not ended")
-                self._send(messages, deadline, progress, what)
+                self._send(bundles, deadline, progress, what)
             finally:
                 self._let_go()
         finally:  # a signal handler may have raised in the inner block
@@ -267,17 +364,9 @@ class Client:
         if self._is_my_turn():
             self._turn.release()
 
-    def _check(self, data: Any) -> None:
-        core.check_plain("data", data)
-        size = _size_of(data)
-        if size > DATA_BYTES_MAX:
-            raise ValueError(
-                f"{size} bytes to a group of several machines: at most {DATA_BYTES_MAX} go with one message"
-            )
-
-    def _send(self, messages: list[tuple[str, Any]], deadline: Deadline, progress: Progress, what: int) -> None:
+    def _send(self, bundles: list[Bundle], deadline: Deadline, progress: Progress, what: int) -> None:
         self._take({}, Deadline(0))  # what earlier calls have left
-        under_way, requests = self._requests(messages, what)
+        under_way, requests = self._requests(bundles, what)
         progress.ask(under_way)
         try:
             self._port.send_many(requests, timeout=deadline.left_s())
@@ -287,25 +376,26 @@ class Client:
                 raise
             progress.not_asked(n_asked)
             if isinstance(error, errors.BusqError):
-                raise self._no_bridge(error, messages[n_asked][0]) from None
+                raise self._no_bridge(error, bundles[n_asked].group) from None
             raise
         self._wait(under_way, deadline, progress)
         core.follow(self._port, self._replies)
 
-    def _requests(self, messages: list[tuple[str, Any]], what: int) -> tuple[dict[int, str], list[Any]]:
-        """Make them; return their numbers, each with its inbox, and what is to be sent."""
+    def _requests(self, bundles: list[Bundle], what: int) -> tuple[dict[int, Asked], list[Any]]:
+        """Make them; return their numbers, each with what is under way, and what is to be sent."""
         replies = self._reply_peer()
         living = {one["name"] for one in _raw_bus(self._port).peers() if one["alive"]}
         under_way, requests = {}, []
-        for group, data in messages:
-            inbox = inbox_of(self._domains[group])
+        for bundle in bundles:
+            inbox = inbox_of(self._domains[bundle.group])
             if inbox not in living:
-                self._domains.pop(group, None)
-                raise errors.PeerDead(f"'@{group}': no bridge runs; expected one: busq bridge run ... --group {group}")
+                self._domains.pop(bundle.group, None)
+                raise errors.PeerDead(
+                    f"'@{bundle.group}': no bridge runs; expected one: busq bridge run ... --group {bundle.group}"
+                )
             self._number += 1
-            under_way[self._number] = inbox
-            head = request_head(what, self._number, group, replies.name)
-            requests.append((inbox, [head, *data] if isinstance(data, list | tuple) else [head, data]))
+            under_way[self._number] = Asked(inbox, len(bundle.sizes))
+            requests.append((inbox, bundle.request(what, self._number, replies.name)))
         return under_way, requests
 
     def _no_bridge(self, error: errors.BusqError, group: str) -> errors.BusqError:
@@ -323,57 +413,48 @@ class Client:
 
     # ---- waiting ----
 
-    def _wait(self, under_way: dict[int, str], deadline: Deadline, progress: Progress) -> None:
+    def _wait(self, under_way: dict[int, Asked], deadline: Deadline, progress: Progress) -> None:
         """Wait until all of them were re-sent; Unreachable or Full at the end of the time."""
         while under_way:
-            if refused := self._take(under_way, deadline):
-                progress.never(refused)
-                raise ValueError(next(iter(refused.values())))
+            refused = [one for one in self._take(under_way, deadline) if one.what == REFUSED]
+            if refused:
+                progress.never({one.number for one in refused})
+                raise ValueError(refused[0].text)
             if deadline.left_ns() == 0 and under_way:
                 fates = self._give_up(under_way)
                 if under_way:  # otherwise the last ones came meanwhile
                     raise _unreachable(under_way, fates, progress)
 
-    def _take(self, under_way: dict[int, str], deadline: Deadline) -> dict[int, str]:
-        """Take replies, waiting for one until the deadline; return what was refused of what is under way, and why."""
-        refused: dict[int, str] = {}
+    def _take(self, under_way: dict[int, Asked], deadline: Deadline) -> list[Answer]:
+        """Take replies, waiting for one until the deadline; return the answers to what is under way."""
+        answers: list[Answer] = []
         if self._replies is None:
-            return refused
+            return answers
         try:
             messages = self._replies.recv_many(UNDER_WAY_MAX, timeout=deadline.left_s())
         except errors.Empty:
-            return refused
+            return answers
         for message in messages:
             tail = core.wide_tail(message)
-            if tail is not None:
+            if tail is None:
+                answers.append(read_answer(message.data))
+            else:
                 under_way.pop(number_in_tail(tail), None)
-                continue
-            what, number, text = read_answer(message.data)
-            if what == REFUSED and number in under_way:
-                refused[number] = text
-        return refused
+        return [one for one in answers if one.number in under_way]
 
-    def _give_up(self, under_way: dict[int, str]) -> dict[int, tuple[int, str]]:
+    def _give_up(self, under_way: dict[int, Asked]) -> dict[int, Answer]:
         """Withdraw requests, the last one first, and return what became of each that was not re-sent meanwhile."""
-        fates: dict[int, tuple[int, str]] = {}
+        fates: dict[int, Answer] = {}
         deadline = Deadline(_GIVE_UP_S)
         try:
             for number in reversed(list(under_way)):
                 head = request_head(WITHDRAW, number, "", self._replies.name)
-                self._port.send(under_way[number], head, timeout=deadline.left_s())
-            while len(fates) < len(under_way):
-                message = self._replies.recv(timeout=deadline.left_s())
-                tail = core.wide_tail(message)
-                if tail is not None:
-                    under_way.pop(number_in_tail(tail), None)
-                    fates.pop(number_in_tail(tail), None)
-                    continue
-                what, number, text = read_answer(message.data)
-                if number in under_way:
-                    fates[number] = what, text
+                self._port.send(under_way[number].inbox, head, timeout=deadline.left_s())
+            while under_way.keys() - fates.keys() and deadline.left_ns():
+                fates |= {one.number: one for one in self._take(under_way, deadline)}
         except errors.BusqError:
             pass  # what is not known is open
-        return fates
+        return {number: fate for number, fate in fates.items() if number in under_way}
 
 
 def _n_asked(error: BaseException) -> int | None:
@@ -386,12 +467,20 @@ def _n_asked(error: BaseException) -> int | None:
     return getattr(error, "sent", None) if is_ours else None
 
 
-def _unreachable(under_way: dict[int, str], fates: dict[int, tuple[int, str]], progress: Progress) -> errors.BusqError:
+def _unreachable(under_way: dict[int, Asked], fates: dict[int, Answer], progress: Progress) -> errors.BusqError:
     """Make the error of what was not re-sent in time."""
-    withdrawn = [number for number, (what, _) in fates.items() if what in (WITHDRAWN, REFUSED)]
-    n_left, n_withdrawn = len(under_way), len(withdrawn)
-    n_stored = sum(what == STORED for what, _ in fates.values())
-    why = next((text for _, text in fates.values() if text), "the bridge has not re-sent it, or has no answer")
+
+    def those(*what: int) -> dict[int, Asked]:
+        return {number: asked for number, asked in under_way.items() if number in fates and fates[number].what in what}
+
+    withdrawn, stored = those(WITHDRAWN, REFUSED), those(STORED)
+    n_left, n_withdrawn, n_stored = map(_n_messages, (under_way, withdrawn, stored))
+    why = next((fate.text for fate in fates.values() if fate.text), "the bridge has not re-sent it, or has no answer")
+    first = fates.get(next(iter(under_way)))
+    if first is not None and first.n_resent:
+        progress.part(first.n_resent)
+        n_left -= first.n_resent
+        n_stored -= first.n_resent if first.what == STORED else 0
     progress.never(withdrawn)
     progress.is_stored = n_left == n_stored == 1
     if n_withdrawn == n_left:

@@ -5,22 +5,28 @@ A wide group has, on each bus, a *mark*: a durable queue named for the group, in
 The bridge of a domain reads its *inbox*, writes down how far it came in its *cursor*, both durable queues, and sends
 what the domain's stream brings to the *local part* of the group, an ordinary group of the bus.  All these names have
 an "@" in the middle, and are no others' only by agreement.
+
+A request, and what the bridge makes of it, has many messages of one sender to one group: their sizes, four bytes each,
+and behind those the messages themselves.  Both together are its *body*, which nothing takes apart before it is re-sent.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 BATCH_BYTES_MAX = 256 << 10  # of a batch in the stream: a server takes messages of 1 MB, with their headers
-DATA_BYTES_MAX = BATCH_BYTES_MAX - 2048  # of one message: its names and the head of the batch have room beside it
+DATA_BYTES_MAX = BATCH_BYTES_MAX - 2048  # of a request: names, sizes and the head of the batch have room beside it
+MESSAGES_MAX = 256  # of a request
 
 MESSAGE, SYNC, WITHDRAW = range(3)  # what a request asks for
 WITHDRAWN, OPEN, STORED, REFUSED = range(4)  # what an answer means
 
-_REQUEST = struct.Struct("<BBBxQ")
-_ANSWER = struct.Struct("<BxxxxxxxQ")
-_TAIL = struct.Struct("<QQIBB2x16s")  # the bridge's own bytes
+_REQUEST = struct.Struct("<BBBxIQ")
+_ANSWER = struct.Struct("<BxxxIQ")
+_SIZE = struct.Struct("<I")
+_TAIL = struct.Struct("<QQIBBBx16s")  # the bridge's own bytes
 _WIDE = struct.Struct("=QIHH")  # busq_wide
 
 
@@ -51,66 +57,91 @@ class Request(NamedTuple):
     number: int
     group: str
     reply_to: str
-    data: bytes
+    n_messages: int
+    body: bytes
 
 
-def request_head(what: int, number: int, group: str, reply_to: str) -> bytes:
+def request_head(what: int, number: int, group: str, reply_to: str, sizes: Sequence[int] = (0,)) -> bytes:
     """Return what stands before the data of a request."""
     encoded, reply = group.encode(), reply_to.encode()
-    return _REQUEST.pack(what, len(encoded), len(reply), number) + encoded + reply
+    packed = _SIZE.pack(sizes[0]) if len(sizes) == 1 else struct.pack(f"<{len(sizes)}I", *sizes)
+    return b"".join((_REQUEST.pack(what, len(encoded), len(reply), len(sizes), number), encoded, reply, packed))
 
 
 def read_request(payload: bytes) -> Request:
     """Return what stands in a request; ValueError for what is none."""
     if len(payload) < _REQUEST.size:
         raise ValueError(f"a request of {len(payload)} bytes: expected {_REQUEST.size} or more")
-    what, n_group, n_reply, number = _REQUEST.unpack_from(payload)
+    what, n_group, n_reply, count, number = _REQUEST.unpack_from(payload)
     middle = _REQUEST.size + n_group
     end = middle + n_reply
-    if what > WITHDRAW or end > len(payload):
-        raise ValueError(f"a request of kind {what} with names of {n_group + n_reply} bytes in {len(payload)} bytes")
+    if what > WITHDRAW or not is_body(count, payload, end):
+        raise ValueError(f"a request of kind {what} for {count} messages in {len(payload)} bytes: its parts do not fit")
     group, reply_to = payload[_REQUEST.size : middle].decode(), payload[middle:end].decode()
-    return Request(what, number, group, reply_to, payload[end:])
+    return Request(what, number, group, reply_to, count, payload[end:])
 
 
-def answer(what: int, number: int, text: str = "") -> bytes:
-    """Return an answer to a request that is not re-sent."""
-    return _ANSWER.pack(what, number) + text.encode()
+def is_body(count: int, payload: bytes, begin: int = 0) -> bool:
+    """Whether so many messages stand in the rest of a payload, and nothing else."""
+    data = begin + _SIZE.size * count
+    if not 0 < count <= MESSAGES_MAX or data > len(payload):
+        return False
+    sizes: tuple[int, ...] = struct.unpack_from(f"<{count}I", payload, begin)
+    return data + sum(sizes) == len(payload)
 
 
-def read_answer(payload: bytes) -> tuple[int, int, str]:
-    """Return the meaning of an answer, the number of its request, and its text."""
-    what, number = _ANSWER.unpack_from(payload)
-    return what, number, payload[_ANSWER.size :].decode()
+def answer(what: int, number: int, n_resent: int = 0, text: str = "") -> bytes:
+    """Return an answer to a request that is not re-sent, or not as a whole."""
+    return _ANSWER.pack(what, n_resent, number) + text.encode()
+
+
+class Answer(NamedTuple):
+    """What became of a request that was not re-sent as a whole."""
+
+    what: int
+    n_resent: int  # of its messages, the first ones
+    number: int
+    text: str
+
+
+def read_answer(payload: bytes) -> Answer:
+    """Return what `answer` has written."""
+    what, n_resent, number = _ANSWER.unpack_from(payload)
+    return Answer(what, n_resent, number, payload[_ANSWER.size :].decode())
 
 
 class Tail(NamedTuple):
     """What stands behind the data of a message that a bridge re-sends."""
 
     place: int
-    nth: int  # in the batch that stands there
+    nth: int  # of the messages of the batch that stands there
     life: int  # of the peer that asked, on the bus of its machine
     number: int  # of its request
     epoch: int  # of the bridge that re-sends
     what: int
     is_own: bool  # it was asked on this bus
+    is_last: bool  # of its request, which is done with it
     digest: bytes  # of the batch
     sender: str  # "MACHINE/peer"
+
+    def of(self, at: int, *, is_last: bool) -> Tail:
+        """Return that of a message `at` places behind this one's."""
+        return self._replace(nth=self.nth + at, is_last=is_last)
 
 
 def write_tail(tail: Tail) -> bytes:
     """Return it as bytes, which the core reads from their end."""
     sender = tail.sender.encode()
-    own = _TAIL.pack(tail.life, tail.number, tail.epoch, tail.what, tail.is_own, tail.digest)
+    own = _TAIL.pack(tail.life, tail.number, tail.epoch, tail.what, tail.is_own, tail.is_last, tail.digest)
     return b"".join((own, sender, _WIDE.pack(tail.place, tail.nth, len(sender), _TAIL.size)))
 
 
 def read_tail(encoded: bytes) -> Tail:
     """Return what `write_tail` has written."""
-    life, number, epoch, what, is_own, digest = _TAIL.unpack_from(encoded)
+    life, number, epoch, what, is_own, is_last, digest = _TAIL.unpack_from(encoded)
     place, nth, _, _ = _WIDE.unpack_from(encoded, len(encoded) - _WIDE.size)
     sender = encoded[_TAIL.size : -_WIDE.size].decode()
-    return Tail(place, nth, life, number, epoch, what, bool(is_own), digest, sender)
+    return Tail(place, nth, life, number, epoch, what, bool(is_own), bool(is_last), digest, sender)
 
 
 def number_in_tail(encoded: bytes) -> int:

@@ -12,28 +12,29 @@ import hashlib
 import struct
 from typing import NamedTuple
 
-from busq._port.wide_words import BATCH_BYTES_MAX
+from busq._port.wide_words import BATCH_BYTES_MAX, is_body
 
 DATA, EPOCH, TICK, OUT = range(4)  # messages; a bridge begins; it is there; a machine is put out
 NO_DIGEST = bytes(16)
 
-_MAGIC = b"bqw1"
+_MAGIC = b"bqw2"
 _HEAD = struct.Struct("<4sB3x16sIQQ16sQ")
-_ITEM = struct.Struct("<BBBxIQQ")
+_ITEM = struct.Struct("<BBBxIIQQ")
 
 
-ITEMS_BYTES_MAX = BATCH_BYTES_MAX - _HEAD.size  # of all messages of a batch, unless there is one alone
+ITEMS_BYTES_MAX = BATCH_BYTES_MAX - _HEAD.size  # of all items of a batch, unless there is one alone
 
 
 class Item(NamedTuple):
-    """One message."""
+    """The messages of one request."""
 
     what: int  # of wide_words
     life: int  # of its sender
     number: int  # of the request
     sender: str  # without the machine
     group: str
-    data: bytes
+    n_messages: int
+    body: bytes  # of wide_words
 
 
 class Batch(NamedTuple):
@@ -65,16 +66,16 @@ def digest_of(payload: bytes) -> bytes:
 
 def item_bytes(item: Item) -> int:
     """Return how much of a batch a message takes."""
-    return _ITEM.size + len(item.sender.encode()) + len(item.group.encode()) + len(item.data)
+    return _ITEM.size + len(item.sender.encode()) + len(item.group.encode()) + len(item.body)
 
 
 def encode(batch: Batch) -> bytes:
     """Return a batch as bytes."""
     head = batch.kind, batch.bus_id, batch.epoch, batch.number, batch.seen_place, batch.seen_digest, batch.low
     parts = [_HEAD.pack(_MAGIC, *head)]
-    for what, life, number, sender, group, data in batch.items:
+    for what, life, number, sender, group, count, body in batch.items:
         name, to = sender.encode(), group.encode()
-        parts += (_ITEM.pack(what, len(name), len(to), len(data), life, number), name, to, data)
+        parts += (_ITEM.pack(what, len(name), len(to), count, len(body), life, number), name, to, body)
     return b"".join(parts)
 
 
@@ -88,13 +89,15 @@ def decode(payload: bytes) -> Batch:
     while at < len(payload):
         if at + _ITEM.size > len(payload):
             raise NotABatch(f"{len(payload)} bytes, which end in the middle of a message")
-        what, n_name, n_group, n_data, life, number = _ITEM.unpack_from(payload, at)
+        what, n_name, n_group, count, n_body, life, number = _ITEM.unpack_from(payload, at)
         name = at + _ITEM.size
-        group, data = name + n_name, name + n_name + n_group
-        at = data + n_data
+        group, begin = name + n_name, name + n_name + n_group
+        at = begin + n_body
         if at > len(payload):
             raise NotABatch(f"{len(payload)} bytes, which end in the middle of a message")
-        items.append(
-            Item(what, life, number, payload[name:group].decode(), payload[group:data].decode(), payload[data:at])
-        )
+        body = payload[begin:at]
+        if not is_body(count, body):
+            raise NotABatch(f"{len(body)} bytes, in which {count} messages do not fit")
+        sender, to = payload[name:group].decode(), payload[group:begin].decode()
+        items.append(Item(what, life, number, sender, to, count, body))
     return Batch(kind, bus_id, epoch, number, seen_place, seen_digest, low, tuple(items))

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict, deque
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from busq._port import wide_words
@@ -32,7 +33,7 @@ from busq.bridge import batches
 from busq.bridge.batches import Batch, Item
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced, OtherHistory
-from busq.bridge.local import DRAIN_EVERY, PROGRESS, WHOLE, Local
+from busq.bridge.local import PROGRESS, WHOLE, Local
 from busq.bridge.notes import note
 
 _HISTORY = 4096  # batches whose digests are kept for comparison
@@ -54,6 +55,16 @@ class Settings(NamedTuple):
     replaces: bool = False
 
 
+@dataclass(slots=True)
+class _Asked:
+    """A request that was not re-sent as a whole so far."""
+
+    message: Any  # in the inbox
+    request: wide_words.Request
+    sender: str
+    n_resent: int = 0
+
+
 class Bridge:
     """One machine's bridge to one domain."""
 
@@ -66,8 +77,7 @@ class Bridge:
         self._expected = 0  # the place of the machine's last batch
         self._leads = asyncio.Event()  # our epoch's marker was read: nothing of a predecessor can come any more
         self._turn = asyncio.Lock()  # one batch under way
-        # Requests that were not re-sent so far, in their order.
-        self._open: OrderedDict[_Key, tuple[Any, wide_words.Request, str]] = OrderedDict()
+        self._open: OrderedDict[_Key, _Asked] = OrderedDict()  # in their order
         self._waiting: deque[_Key] = deque()
         self._under_way: set[_Key] = set()  # in the batch that is
         self._stored: set[_Key] = set()
@@ -76,7 +86,7 @@ class Bridge:
         self._seen = (0, batches.NO_DIGEST)  # the batch that was re-sent last
         self._history: OrderedDict[int, bytes] = OrderedDict()
         self._done = (0, -1)  # the message that was re-sent last: its place and its index
-        self._n_since_drain = 0
+        self._n_since_pause = 0
         self._starts_new = False  # this bus has followed nothing so far
         self._n_ticks = 0
         self._heard: dict[str, int] = {}  # by machine: how many own ticks were stored when its last word came
@@ -89,11 +99,13 @@ class Bridge:
         self._local.bus.repair()
         entries = self._local.entries()
         self._load(self._local.take_requests())
-        for _, tail in entries:
-            done = self._open.pop((tail.life, tail.number), None) if tail.is_own else None
+        for _, encoded in entries:
+            tail = wide_words.read_tail(encoded)
+            done = self._open.pop((tail.life, tail.number), None) if tail.is_own and tail.is_last else None
             if done is not None:
-                done[0].ack()
-        self._local.settle(entries)
+                done.message.ack()
+        if entries:
+            self._local.settle(entries)
         last = self._local.last_tail
         self._starts_new = last is None
         if last is not None:
@@ -171,16 +183,17 @@ class Bridge:
             elif request.group not in self._local.groups:
                 message.ack()
                 text = f"the bridge of domain {self._local.domain!r} runs without group {request.group!r}: --group it"
-                self._local.answer(request, wide_words.REFUSED, text)
+                self._local.answer(request, wide_words.REFUSED, text=text)
             else:
-                self._open[key] = message, request, message.sender
+                self._open[key] = _Asked(message, request, message.sender)
                 self._waiting.append(key)
         if self._waiting:
             self._has_requests.set()
 
     def _withdraw(self, key: _Key, message: Any, request: wide_words.Request) -> None:
         """Forget a request that can't have been published, or answer what became of it."""
-        if key in self._open:
+        asked = self._open.get(key)
+        if asked is not None:
             why = self._is_full
             if key in self._stored:
                 what, why = wide_words.STORED, self._local.why_full()
@@ -188,8 +201,9 @@ class Bridge:
                 what = wide_words.OPEN
             else:
                 what = wide_words.WITHDRAWN
-                self._open.pop(key)[0].ack()
-            self._local.answer(request, what, why)
+                del self._open[key]
+                asked.message.ack()
+            self._local.answer(request, what, asked.n_resent, why)
         message.ack()
 
     async def _asks(self) -> None:
@@ -238,8 +252,8 @@ class Bridge:
         while self._waiting:
             key = self._waiting[0]
             if key in self._open:  # it was not withdrawn
-                _, request, sender = self._open[key]
-                item = Item(request.what, *key, sender, request.group, request.data)
+                request, sender = self._open[key].request, self._open[key].sender
+                item = Item(request.what, *key, sender, request.group, request.n_messages, request.body)
                 left_bytes -= batches.item_bytes(item)
                 if items and left_bytes < 0:
                     break
@@ -383,38 +397,56 @@ class Bridge:
 
     async def _resend_all(self, stored: Stored, batch: Batch, digest: bytes) -> None:
         is_own = self._is_own(stored, batch)
-        for index, item in enumerate(batch.items):
-            if (stored.place, index) <= self._done:
-                continue
-            key = item.life, item.number
-            asked = self._open.get(key) if is_own else None
-            is_ours = item.what == wide_words.MESSAGE and item.group in self._local.groups
-            tail = Tail(
-                *(stored.place, index, *key, self._epoch, item.what, is_own, digest),
-                f"{stored.machine}/{item.sender}",
-            )
-            await self._local.resend(
-                tail, item.data, item.group if is_ours else None, asked[1].reply_to if asked else None
-            )
+        begin = 0  # how many messages of the batch stand before the item
+        for item in batch.items:
+            end = begin + item.n_messages
+            if (stored.place, end - 1) > self._done:
+                key = item.life, item.number
+                asked = self._open.get(key) if is_own else None
+                tail = Tail(
+                    *(stored.place, begin, *key, self._epoch, item.what, is_own, False, digest),
+                    f"{stored.machine}/{item.sender}",
+                )
+                first = max(0, self._done[1] + 1 - begin) if self._done[0] == stored.place else 0
+                await self._resend_item(item, first, tail, asked)
+                if asked:
+                    self._stored.discard(key)
+                if self._n_since_pause >= _SHARE:
+                    self._n_since_pause = 0
+                    await asyncio.sleep(0)
+            begin = end
+
+    async def _resend_item(self, item: Item, first: int, tail: Tail, asked: _Asked | None) -> None:
+        """Re-send the messages of an item from one on; `tail` is that of its first one.
+
+        The last one goes to the queue of the sender as well, which is done with all of them then.
+        """
+        is_ours = item.what == wide_words.MESSAGE and item.group in self._local.groups
+        group = item.group if is_ours else None
+        last = item.n_messages - 1
+        await self._resend_part(item, (first, last), tail, self._local.receivers(group, None), asked)
+        to = self._local.receivers(group, asked.request.reply_to if asked else None)
+        await self._resend_part(item, (max(first, last), item.n_messages), tail, to, asked)
+        if asked:
+            asked.message.ack()
+            del self._open[item.life, item.number]
+
+    async def _resend_part(
+        self, item: Item, part: tuple[int, int], tail: Tail, to: list[str], asked: _Asked | None
+    ) -> None:
+        n_before = part[0]
+        async for n_resent in self._local.resend(item, part, tail, to):
+            self._done = tail.place, tail.nth + n_resent - 1
+            self._n_since_pause += n_resent - n_before
+            n_before = n_resent
             if asked:
-                asked[0].ack()
-                del self._open[key]
-                self._stored.discard(key)
-            self._done = stored.place, index
-            self._n_since_drain += 1
-            if self._n_since_drain >= DRAIN_EVERY:
-                self._n_since_drain = 0
-                self._local.drain()
-            if index % _SHARE == _SHARE - 1:
-                await asyncio.sleep(0)
+                asked.n_resent = n_resent
 
     async def _note_progress(self) -> None:
         """Write into the cursor that all up to here was re-sent, also where nothing was for this machine."""
         place, digest = self._seen
-        tail = Tail(place, WHOLE, 0, 0, self._epoch, PROGRESS, False, digest, self.machine)
-        await self._local.resend(tail, b"", None, None)
-        self._local.drain()
-        self._n_since_drain = 0
+        tail = Tail(place, WHOLE, 0, 0, self._epoch, PROGRESS, False, False, digest, self.machine)
+        await self._local.note_progress(tail)
         self._done = place, WHOLE
 
     # ---- ticks: being there, putting out, and making room ----

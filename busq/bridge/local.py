@@ -14,12 +14,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import busq
 from busq._native import _core as core
 from busq._port import wide_words
 from busq._port.wide_words import Tail
+from busq.bridge.batches import Item
 from busq.bridge.errors import Ended
 from busq.bridge.notes import note
 
@@ -29,6 +31,8 @@ WHOLE = 0xFFFFFFFF  # the index of a batch's end
 PROGRESS = 3  # beside the words of requests: an entry of the cursor alone
 
 _PATIENCE_S = 1.0
+_PAUSE_S_MIN, _PAUSE_S_MAX = 0.0005, 0.05
+_EMPTY = bytes(4)  # the body of one message without data
 
 
 class Local:
@@ -41,6 +45,7 @@ class Local:
         self.cursor = self._join(wide_words.cursor_of(domain))
         self._last: Any = None  # the entry that stays, and what stands in it
         self.last_tail: Tail | None = None
+        self._n_since_drain = 0
         for group in groups:
             self._mark(group)
 
@@ -94,25 +99,26 @@ class Local:
             return []
         return messages
 
-    def answer(self, request: wide_words.Request, what: int, text: str = "") -> None:
+    def answer(self, request: wide_words.Request, what: int, n_resent: int = 0, text: str = "") -> None:
         """Answer a request that is not re-sent; its sender may be gone, or take no notice."""
         with contextlib.suppress(busq.PeerDead, busq.UnknownPeer, busq.Full):
-            self.inbox.send(request.reply_to, wide_words.answer(what, request.number, text), timeout=0)
+            self.inbox.send(request.reply_to, wide_words.answer(what, request.number, n_resent, text), timeout=0)
 
     # ---- the cursor ----
 
-    def drain(self) -> list[Tail]:
-        """Take the entries that came since, acknowledge all but the last, and return what stands in them.
+    def drain(self) -> None:
+        """Take the entries that came since, and acknowledge all but the last.
 
         Their requests must have been acknowledged.
         """
+        self._n_since_drain = 0
         entries = self.entries()
-        self.settle(entries)
-        return [tail for _, tail in entries]
+        if entries:
+            self.settle(entries)
 
-    def entries(self) -> list[tuple[Any, Tail]]:
-        """Take the entries that came since, and acknowledge none."""
-        found: list[tuple[Any, Tail]] = []
+    def entries(self) -> list[tuple[Any, bytes]]:
+        """Take the entries that came since, each with its tail, and acknowledge none."""
+        found: list[tuple[Any, bytes]] = []
         while True:
             try:
                 messages = self.cursor.recv_many(1024, timeout=0, ack=True)
@@ -123,46 +129,71 @@ class Local:
                 if tail is None:
                     message.ack()  # of a stranger, which knows the name of the queue
                 else:
-                    found.append((message, wide_words.read_tail(tail)))
+                    found.append((message, tail))
 
-    def settle(self, entries: list[tuple[Any, Tail]]) -> None:
+    def settle(self, entries: list[tuple[Any, bytes]]) -> None:
         """Acknowledge all of them but the last."""
-        for message, tail in entries:
-            if self._last is not None:
-                self._last.ack()
-            self._last, self.last_tail = message, tail
+        if self._last is not None:
+            self._last.ack()
+        for message, _ in entries[:-1]:
+            message.ack()
+        self._last, tail = entries[-1]
+        self.last_tail = wide_words.read_tail(tail)
 
     # ---- re-sending ----
 
-    async def resend(self, tail: Tail, data: bytes, group: str | None, reply_to: str | None) -> None:
-        """Send one message to the members here, the cursor and the queue of its sender, at once."""
+    def receivers(self, group: str | None, reply_to: str | None) -> list[str]:
+        """Return to which queues a message goes at once: the cursor, the members here, and that of its sender."""
         to = [self.cursor.name]
         if group is not None:
             to.append(f"@{wide_words.local_part(group, self.domain)}")
         if reply_to is not None:
             to.append(reply_to)
-        parts = [data, wide_words.write_tail(tail)]
-        began, pause_s, was_noted = 0.0, 0.0005, False
-        while not self._try(to, parts, reply_to):
-            began = began or time.monotonic()
-            self.drain()
-            await asyncio.sleep(pause_s)
-            pause_s = min(0.05, pause_s * 2)
-            if not was_noted and time.monotonic() - began > _PATIENCE_S:
-                was_noted = True
-                note(self.why_full())
+        return to
 
-    def _try(self, to: list[str], parts: list[bytes], reply_to: str | None) -> bool:
-        while True:
-            try:
-                return core.send_wide_once(self.inbox, to, parts)
-            except (busq.PeerDead, busq.UnknownPeer):
-                if reply_to in to and not self._lives(reply_to):
-                    to.remove(reply_to)
-                elif len(to) > 1 and to[1].startswith("@"):
-                    del to[1]  # it has no members here
-                else:
-                    raise
+    async def resend(self, item: Item, part: tuple[int, int], tail: Tail, to: list[str]) -> AsyncIterator[int]:
+        """Send messages of an item, each in one multicast; yield after each step how many of the item were sent.
+
+        `part` is the first one's number and the number behind the last one; `tail` is that of the item's first message.
+        Takes out of `to` what has gone.
+        """
+        (at, end), room = part, _Room(self)
+        is_last = end == item.n_messages  # the part is the last message alone
+        while at < end and (len(to) > 1 or is_last):  # with no member here, the last one is enough
+            if self._n_since_drain >= DRAIN_EVERY:  # here, behind the acknowledgement of what was re-sent last
+                self.drain()
+            n_to, stop = len(to), min(end, at + DRAIN_EVERY - self._n_since_drain)
+            n_sent = self._try(to, item, at, stop, tail.of(at, is_last=is_last))
+            if n_sent:
+                at += n_sent
+                self._n_since_drain += n_sent
+                yield at
+            elif len(to) == n_to:
+                self.drain()
+                await room.wait()
+
+    def _try(self, to: list[str], item: Item, first: int, stop: int, tail: Tail) -> int:
+        """Send messages until there is no room, or a receiver has gone; return how many were sent."""
+        sent = core.Note()
+        encoded = wide_words.write_tail(tail)
+        try:
+            core.send_wide_many(self.inbox, to, item.body, item.n_messages, first, stop, encoded, sent)
+        except (busq.PeerDead, busq.UnknownPeer):
+            if len(to) > 1 and not to[-1].startswith("@") and not self._lives(to[-1]):
+                del to[-1]
+            elif len(to) > 1 and to[1].startswith("@"):
+                del to[1]  # it has no members here
+            else:
+                raise
+        return int(sent.sent)
+
+    async def note_progress(self, tail: Tail) -> None:
+        """Write an entry of the cursor alone."""
+        encoded, room = wide_words.write_tail(tail), _Room(self)
+        while not core.send_wide_many(self.inbox, self.cursor.name, _EMPTY, 1, 0, 1, encoded, core.Note()):
+            self.drain()
+            await room.wait()
+        self.drain()
 
     def _lives(self, name: str | None) -> bool:
         return any(one["name"] == name and one["alive"] for one in self.bus.stats()["peers"])
@@ -172,3 +203,21 @@ class Local:
         capacity = self.bus.stats()["capacity"]
         full = [one["name"] for one in self.bus.stats()["peers"] if one["alive"] and one["depth"] >= capacity]
         return f"full: the queue of {', '.join(full) or 'a receiver, or the memory for messages'}"
+
+
+class _Room:
+    """The wait for room in queues, longer each time; it notes once which of them is full."""
+
+    def __init__(self, local: Local) -> None:
+        self._local = local
+        self._pause_s = _PAUSE_S_MIN
+        self._waited_s = 0.0
+
+    async def wait(self) -> None:
+        """Let others go on for a while."""
+        before, began_s = self._waited_s, time.monotonic()
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(_PAUSE_S_MAX, self._pause_s * 2)
+        self._waited_s += time.monotonic() - began_s
+        if before < _PATIENCE_S <= self._waited_s:
+            note(self._local.why_full())

@@ -677,17 +677,85 @@ static PyObject *send_control_once(PyObject *module, PyObject *args)
   return once_done(self, send_data(self, to, word, "data", BUSQ_FORM_CONTROL, NULL, 0, 0, 0, &sent));
 }
 
-/* send_wide_once(port, to, parts): a message of a bridge, whose tail is the last part. */
-static PyObject *send_wide_once(PyObject *module, PyObject *args)
+/* ---- for a bridge ---- */
+
+enum {
+  WIDE_TAIL_MAX = 1024 /* the bridge's own bytes, the sender's name and its machine's */
+};
+
+/* What `send_wide_many` is to send: messages whose sizes stand at the front of a body, each with a tail that differs in its number alone. */
+typedef struct {
+  const char *sizes, *data, *end;
+  Py_ssize_t first, stop;
+  char tail[WIDE_TAIL_MAX];
+  uint64_t tail_bytes;
+} wide_run;
+
+static uint32_t wide_run_size(const wide_run *run, Py_ssize_t at)
 {
-  PyObject *object, *to, *parts;
-  uint32_t sent = 0;
-  if (!PyArg_ParseTuple(args, "OOO", &object, &to, &parts))
+  uint32_t size;
+  memcpy(&size, run->sizes + (size_t)at * sizeof size, sizeof size);
+  return size;
+}
+
+/* Moves to the first one; 0 with an exception where the sizes, or the tail, do not fit. */
+static int wide_run_begin(wide_run *run, PyObject *body, Py_ssize_t count, PyObject *tail)
+{
+  const Py_ssize_t bytes = PyBytes_Size(body), tail_bytes = PyBytes_Size(tail);
+  if (count < 0 || count > bytes / (Py_ssize_t)sizeof(uint32_t) || run->first < 0 || run->first > run->stop || run->stop > count ||
+      tail_bytes < (Py_ssize_t)sizeof(busq_wide) || tail_bytes > WIDE_TAIL_MAX) {
+    PyErr_Format(PyExc_ValueError, "messages %zd to %zd of %zd in %zd bytes, with a tail of %zd: these do not fit", run->first,
+                 run->stop, count, bytes, tail_bytes);
+    return 0;
+  }
+  run->sizes = PyBytes_AsString(body);
+  run->data = run->sizes + (size_t)count * sizeof(uint32_t);
+  run->end = run->sizes + bytes;
+  memcpy(run->tail, PyBytes_AsString(tail), (size_t)tail_bytes);
+  run->tail_bytes = (uint64_t)tail_bytes;
+  for (Py_ssize_t i = 0; i < run->first && run->data <= run->end; i++)
+    run->data += wide_run_size(run, i) <= (uint64_t)(run->end - run->data) ? wide_run_size(run, i) : (uint64_t)(run->end - run->data) + 1;
+  return 1;
+}
+
+static void wide_run_count(wide_run *run)
+{
+  busq_wide last;
+  char *at = run->tail + run->tail_bytes - sizeof last;
+  memcpy(&last, at, sizeof last);
+  last.index++;
+  memcpy(at, &last, sizeof last);
+}
+
+/* send_wide_many(port, to, body, count, first, stop, tail, note): the messages from `first` to before `stop` of a body, where the
+ * tail is that of the first one.  False where there is no room; the note counts what was sent, also before an exception. */
+static PyObject *send_wide_many(PyObject *module, PyObject *args)
+{
+  const busq_state *state = PyModule_GetState(module);
+  PyObject *object, *to, *body, *tail, *note;
+  Py_ssize_t count;
+  wide_run run;
+  if (!PyArg_ParseTuple(args, "OOSnnnSO!", &object, &to, &body, &count, &run.first, &run.stop, &tail, state->note_type, &note))
     return NULL;
   Port *self = port_checked(module, object);
-  if (!self)
+  if (!self || !wide_run_begin(&run, body, count, tail))
     return NULL;
-  return once_done(self, send_data(self, to, parts, "data", BUSQ_FORM_WIDE, NULL, 0, 0, 0, &sent));
+  int result = BUSQ_OK;
+  for (Py_ssize_t i = run.first; i < run.stop && result == BUSQ_OK; i++) {
+    const uint32_t size = wide_run_size(&run, i);
+    if (run.data > run.end || size > (uint64_t)(run.end - run.data)) {
+      PyErr_SetString(PyExc_ValueError, "a message ends behind the body that it stands in");
+      return NULL;
+    }
+    uint32_t sent = 0;
+    busq_part parts[] = {{run.data, size}, {run.tail, run.tail_bytes}};
+    sending call = {.parts = parts, .n_parts = 2, .form = BUSQ_FORM_WIDE, .sent = &sent};
+    result = send_whole(self, &call, to, NULL, 0, 0);
+    ((Note *)note)->sent += sent;
+    run.data += size;
+    wide_run_count(&run);
+  }
+  return once_done(self, result);
 }
 
 /* check_plain(argument, data): raises unless it is plain memory, for those that read it in another way. */
@@ -708,5 +776,5 @@ PyMethodDef send_functions[] = {{"check_plain", VARARGS(check_plain), NULL},
                                 {"encode", VARARGS(encode), NULL},
                                 {"send_encoded_once", VARARGS(send_encoded_once), NULL},
                                 {"send_control_once", VARARGS(send_control_once), NULL},
-                                {"send_wide_once", VARARGS(send_wide_once), NULL},
+                                {"send_wide_many", VARARGS(send_wide_many), NULL},
                                 {NULL, NULL, 0, NULL}};

@@ -2,11 +2,12 @@
 """A model of a bridge, its successors, the stream, the inbox and the cursor, and a search through all its executions.
 
 Two machines: the one whose bridges are killed, and another that has published one batch at an arbitrary moment.  Peers
-ask for two messages.  Each step that others can see is one action; a publication travels: it is stored, or refused, at
-any later moment, also when its bridge is dead, and its acknowledgement may be lost.  A bridge may be killed between any
-two steps, twice in all.
+make two requests, one of which has two messages.  Each step that others can see is one action; a publication travels:
+it is stored, or refused, at any later moment, also when its bridge is dead, and its acknowledgement may be lost.  A
+bridge may be killed between any two steps, twice in all.
 
-What must hold: the members here get the stream's messages in its order, each once; at the end, all requests are there.
+What must hold: the members here get the stream's messages in its order, each once; at the end, all of them are there,
+and all requests answered.
 
 `MUTANTS` leave out one rule each; the search must find an execution that fails for every one of them.
 """
@@ -16,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+OTHER = 9  # the other machine's request, and its message
 REQUESTS = (1, 2)
+MESSAGES = {1: (1,), 2: (2, 3), OTHER: (OTHER,)}  # of each request
 KILLS = 2
 
 MUTANTS = {
@@ -27,6 +30,7 @@ MUTANTS = {
     "no epoch": "a bridge publishes before its own marker was read",
     "two streams": "the other machine's batch stands in a stream of its own",
     "sync by stream info": "a peer waits for the end of the stream that some leader names, which may be an old one",
+    "answer at the first message": "a request counts as done with the first of its messages",
     "cursor before request": "a successor acknowledges the cursor's entries before the requests of them",
 }
 
@@ -37,6 +41,15 @@ class Batch(NamedTuple):
     epoch: int  # 0: of the other machine
     number: int  # in the epoch; 0: the marker
     requests: tuple[int, ...]
+
+    @property
+    def messages(self) -> tuple[int, ...]:
+        """All of its requests, in order."""
+        return tuple(message for request in self.requests for message in MESSAGES[request])
+
+    def request_at(self, index: int) -> int:
+        """The request of a message."""
+        return [request for request in self.requests for _ in MESSAGES[request]][index]
 
 
 class Travelling(NamedTuple):
@@ -82,9 +95,6 @@ class State(NamedTuple):
     epochs: int = 0
     kills: int = 0
     has_other: bool = False
-
-
-OTHER = 9  # the other machine's message
 
 
 def last_of_here(stream: tuple[Batch, ...]) -> int:
@@ -133,7 +143,7 @@ class Model:
             yield "re-send the other's", state._replace(members=(*state.members, OTHER))
         if state.has_other and OTHER not in state.there:
             yield "there: its own", state._replace(there=(*state.there, OTHER))
-        behind = [one for batch in state.stream for one in batch.requests if one not in state.there]
+        behind = [one for batch in state.stream for one in batch.messages if one not in state.there]
         if behind:
             yield f"there: {behind[0]}", state._replace(there=(*state.there, behind[0]))
 
@@ -154,9 +164,17 @@ class Model:
         loaded = bridge._replace(open=state.inbox, has_loaded=True, step="settle")
         yield "load", state._replace(bridge=loaded)
 
+    def is_done(self, request: int, message: int) -> bool:
+        """Whether a request is answered, and acknowledged, with that message of it."""
+        return message == MESSAGES[request][0 if self.mutant == "answer at the first message" else -1]
+
     def request_of(self, state: State, entry: tuple[int, int]) -> int:
+        """The request that is done with an entry of the cursor; 0: none."""
         batch = state.stream[entry[0] - 1]
-        return batch.requests[entry[1]] if batch.epoch else 0
+        if not batch.epoch:
+            return 0
+        request = batch.request_at(entry[1])
+        return request if self.is_done(request, batch.messages[entry[1]]) else 0
 
     def settle(self, state: State, bridge: Bridge) -> Iterator[tuple[str, State]]:
         for entry in bridge.entries:
@@ -229,7 +247,7 @@ class Model:
         place, index = max(1, bridge.applied), bridge.index if bridge.applied else 0
         while place <= len(state.stream):
             batch = state.stream[place - 1]
-            if index < max(1, len(batch.requests)):
+            if index < max(1, len(batch.messages)):
                 return place, index, batch
             place, index = place + 1, 0
         return None
@@ -244,11 +262,11 @@ class Model:
             leads = bridge.leads or batch.epoch == bridge.epoch
             yield "read marker", state._replace(bridge=applied._replace(leads=leads))
             return
-        message = batch.requests[index]
-        is_own = bool(batch.epoch)
-        if is_own and message in bridge.open:
-            applied = applied._replace(to_ack=message)
-        replied = (*state.replied, message) if is_own else state.replied
+        message, request = batch.messages[index], batch.request_at(index)
+        is_answered = bool(batch.epoch) and request in bridge.open and self.is_done(request, message)
+        if is_answered:
+            applied = applied._replace(to_ack=request)
+        replied = (*state.replied, request) if is_answered else state.replied
         after = state._replace(members=(*state.members, message), replied=replied)
         if self.mutant == "cursor outside of the multicast":
             yield f"deliver {message}", after._replace(bridge=applied._replace(to_note=(place, index)))
@@ -258,19 +276,22 @@ class Model:
 
 def faults(state: State) -> str:
     """What is wrong; an empty text for nothing."""
-    order = [message for batch in state.stream for message in batch.requests]
+    order = [message for batch in state.stream for message in batch.messages]
     mine = [message for message in state.members if message in order]
     if len(set(state.members)) < len(state.members):
         return "doubled"
     if mine != order[: len(mine)] or are_opposite(state.members, state.there):
         return "disordered"
-    if any(message not in state.members for message in state.replied):
+    if any(message not in state.members for request in state.replied for message in MESSAGES[request]):
         return "replied to before it is here"
     if state.synced and OTHER not in state.members:
         return "let go on before what it knew of is here"
     is_over = state.bridge is not None and state.bridge.step == "run" and state.bridge.leads and not state.travelling
-    if is_over and state.asked == len(REQUESTS) and not state.inbox and set(state.members) < {*REQUESTS}:
-        return "lost"
+    if is_over and state.asked == len(REQUESTS) and not state.inbox:
+        if {message for request in REQUESTS for message in MESSAGES[request]} - {*state.members}:
+            return "lost"
+        if {*REQUESTS} - {*state.replied}:
+            return "never answered"
     return ""
 
 
@@ -299,7 +320,7 @@ def search(mutant: str = "") -> tuple[int, str, list[str]]:
                 if why:
                     return len(came_from), why, path_to(reached, came_from)
                 following.append(reached)
-            if not n_actions and set(state.members) != {*REQUESTS, OTHER}:
+            if not n_actions and set(state.members) != {one for messages in MESSAGES.values() for one in messages}:
                 return len(came_from), "lost, and nothing more happens", path_to(state, came_from)
         layer = following
     return len(came_from), "", []

@@ -13,6 +13,7 @@ from typing import Any
 
 import busq
 from busq._native import _core
+from busq._port import wide_words
 from busq.bridge import domain as domains
 from busq.bridge import local
 from busq.bridge.bridge import Settings
@@ -76,14 +77,28 @@ class StruckQueue:
         return getattr(self._peer, name)
 
 
+def _with_index(tail: bytes, more: int) -> bytes:
+    read = wide_words.read_tail(tail)
+    return wide_words.write_tail(read._replace(nth=read.nth + more))
+
+
 class StruckCore:
     """What local.py calls of the core."""
 
-    def __init__(self, steps: Steps) -> None:
-        self._send = steps.around("multicast", _core.send_wide_once)
+    Note = _core.Note
 
-    def send_wide_once(self, port: StruckQueue, to: Any, parts: Any) -> bool:
-        return bool(self._send(port._peer, to, parts))
+    def __init__(self, steps: Steps) -> None:
+        self._send = steps.around("multicast", _core.send_wide_many)
+
+    def send_wide_many(
+        self, port: StruckQueue, to: Any, body: bytes, count: int, first: int, stop: int, tail: bytes, note: Any
+    ) -> bool:
+        """Each message by itself."""
+        for at in range(first, stop):
+            now = _with_index(tail, at - first)
+            if not self._send(port._peer, to, body, count, at, at + 1, now, note):
+                return False
+        return True
 
     def wide_tail(self, message: Struck) -> Any:
         return _core.wide_tail(message.message)

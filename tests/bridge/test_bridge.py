@@ -289,6 +289,41 @@ def test_a_server_that_is_killed_and_comes_back_with_its_files_loses_nothing(mac
         assert [data for _, data, _ in received] == [b"%d" % n for n in range(200)]
 
 
+def test_of_many_that_stand_before_a_full_queue_the_first_ones_are_sent(machine: Make) -> None:  # noqa: F811
+    here = machine("m1", capacity=512)
+    with here.bus.join("alice") as alice, here.bus.join("bob") as bob:
+        bob.enter("prices")
+        messages = [b"%d" % n for n in range(1000)]
+        with pytest.raises(busq.Unreachable, match="stored and to be delivered") as failed:
+            alice.send_many([("@prices", data) for data in messages], timeout=1)
+        assert failed.value.sent == 511  # beside its view
+        assert [data for _, data, _ in data_of(bob, 1000)] == messages
+        alice.send("@prices", b"last", timeout=WAIT_S)
+        assert [data for _, data, _ in data_of(bob, 1)] == [b"last"]
+
+
+def test_messages_of_all_kinds_go_together(machine: Make) -> None:  # noqa: F811
+    here = machine("m1")
+    with here.bus.join("alice") as alice:
+        alice.enter("prices")
+        sent = [b"", b"a", bytearray(b"bc"), memoryview(b"def"), [b"g", b"hi"], bytes(200_000), bytes(100_000), []]
+        sent += [b"%d" % n for n in range(300)]
+        assert alice.send_many([("@prices", data) for data in sent], timeout=WAIT_S) == len(sent)
+        expected = [b"".join(data) if isinstance(data, list) else bytes(data) for data in sent]
+        assert [data for _, data, _ in data_of(alice, len(sent))] == expected
+
+
+def test_what_can_not_be_sent_is_raised_behind_what_stands_before_it(machine: Make) -> None:  # noqa: F811
+    here = machine("m1")
+    with here.bus.join("alice") as alice:
+        alice.enter("prices")
+        for wrong, kind in ((bytes(300_000), ValueError), ("text", TypeError)):
+            with pytest.raises(kind) as failed:
+                alice.send_many([("@prices", b"1"), ("@prices", b"2"), ("@prices", wrong), ("@prices", b"4")])
+            assert failed.value.sent == 2  # type: ignore[attr-defined]
+            assert [data for _, data, _ in data_of(alice, 2)] == [b"1", b"2"]
+
+
 @pytest.mark.long
 def test_groups_and_machines_are_checked_at_the_start(machine: Make) -> None:  # noqa: F811
     here = machine("m1", begins=False)

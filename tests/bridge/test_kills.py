@@ -15,20 +15,34 @@ from bridging import WAIT_S, Machine, data_of, machine, server, wait_until  # no
 import busq
 
 Make = Callable[..., Machine]
+Way = Callable[[busq.Peer, list[bytes]], None]
 
 N_MESSAGES = 4
 
 
-def send_all(peer: busq.Peer, messages: list[bytes], done: threading.Event) -> None:
-    """Sends each once: a PeerDead means that it was not taken."""
+def send_each(peer: busq.Peer, messages: list[bytes]) -> None:
     for data in messages:
-        end = time.monotonic() + WAIT_S
-        while time.monotonic() < end:
-            try:
-                peer.send("@prices", data, timeout=WAIT_S)
-                break
-            except busq.PeerDead:
-                time.sleep(0.01)
+        peer.send("@prices", data, timeout=WAIT_S)
+
+
+def send_as_one(peer: busq.Peer, messages: list[bytes]) -> None:
+    """One request has them all: a kill may come between two of its messages."""
+    peer.send_many([("@prices", data) for data in messages], timeout=WAIT_S)
+
+
+WAYS = (send_each, send_as_one)
+
+
+def send_all(way: Way, peer: busq.Peer, messages: list[bytes], done: threading.Event) -> None:
+    """Sends each once: a PeerDead means that what is left was not taken."""
+    left = messages
+    end = time.monotonic() + WAIT_S
+    while left and time.monotonic() < end:
+        try:
+            way(peer, left[:1] if way is send_each else left)
+            left = left[1:] if way is send_each else []
+        except busq.PeerDead:
+            time.sleep(0.01)
     done.set()
 
 
@@ -46,7 +60,7 @@ class Scene:
         self.alice, self.bob = self.here.bus.join("alice"), self.there.bus.join("bob")
         self.alice.enter("prices")
         self.bob.enter("prices")
-        self.senders = [self.here.bus.join(f"sender{n}") for n in range(2)]
+        self.senders = [self.here.bus.join(f"sender{n}") for n in range(len(WAYS))]
         self.rounds = 0
 
     def play(self, *steps: int) -> list[str]:
@@ -55,7 +69,8 @@ class Scene:
         messages = [[b"%d %d %d" % (self.rounds, who, n) for n in range(N_MESSAGES)] for who in range(2)]
         done = [threading.Event() for _ in self.senders]
         threads = [
-            threading.Thread(target=send_all, args=given) for given in zip(self.senders, messages, done, strict=True)
+            threading.Thread(target=send_all, args=given)
+            for given in zip(WAYS, self.senders, messages, done, strict=True)
         ]
         for thread in threads:
             thread.start()
