@@ -55,9 +55,9 @@ DEAD = "die 0; enter 0 0; close 0 0; bury 0 0 0"
 VIOLATIONS = {
     "one-look": Violation(ALONE, ALIVE, "look 0 1;" + JOINS + "leave_grave 0 0; lock 0 1; enter 0 1; bury 0 1 0"),
     "no-lock": Violation(ALONE, ALIVE, "look 0 1; lock 0 1; enter 0 1;" + JOINS + "bury 0 1 0"),
-    "unclosed": Violation(ALONE, GONE, JOINS + "open_queue 0 0 0;" + LEFT + "bury 0 0 0"),
+    "unclosed": Violation(ALONE, GONE, FIRST + "die 0; enter 0 0; bury 0 0 0"),
     "hand-left": Violation(ONE, OVER, FIRST + BEGUN + DEAD),
-    "unnamed": Violation(ONE, OVER, FIRST + "begin 0 0 0;" + DEAD),
+    "unnamed": Violation(ONE, OVER, FIRST + "close_own 0 0; begin 0 0 0; left 0 0"),
     "undo-sealed": Violation(
         ONE,
         KEPT,
