@@ -12,6 +12,8 @@
  *
  * Why all must get every message: a process that was left out would wait for ever for W[k] = VC[k] + 1.  One that is no
  * destination takes part and ignores the contents.  Packets: n - 1 per message, each with n clock entries.
+ *
+ * Proven without a bound: busq/lab/proof/models/causal.py.
  */
 #include "order/rename.h"
 #include "queue/causal_buffer.h"

@@ -11,6 +11,8 @@
  *
  * Mechanism: one buffer, sorted by (destination, message), so the first entry of a destination is the one that is on
  * its way. Packets: 2 per message, and a round trip between two messages to the same receiver.
+ *
+ * Proven without a bound: busq/lab/proof/models/fifo_ack.py.
  */
 #include "order/rename.h"
 

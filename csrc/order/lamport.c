@@ -33,6 +33,8 @@
  *
  * Not given: anything without FIFO channels, or silence of processes that are not concerned: every process works for
  * every message.
+ *
+ * Proven without a bound: busq/lab/proof/models/lamport.py and lamport_release.py.
  */
 #include "order/order.h"
 #include "queue/holdback.h"

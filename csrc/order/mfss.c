@@ -16,6 +16,8 @@
  * messages for the acknowledgement that stands in the other's buffer.
  *
  * Packets: 2 per message.
+ *
+ * Proven without a bound: busq/lab/proof/models/mfss.py.
  */
 #include "order/point_to_point.h"
 #include "order/rename.h"

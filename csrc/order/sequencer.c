@@ -18,6 +18,8 @@
  * Packets: one to each destination that is not process 0, and a REQUEST where the sender is not process 0.
  *
  * Not given: anything without FIFO channels to and from process 0, or balance: process 0 carries all messages.
+ *
+ * Proven without a bound: busq/lab/proof/models/sequencer.py.
  */
 #include "order/rename.h"
 

@@ -32,6 +32,8 @@
  * sender to go on).
  *
  * Not given: concurrency.  REQUEST and PERMIT carry no message: the message is sent with its DATA, and not before.
+ *
+ * Proven without a bound: busq/lab/proof/models/sync.py.
  */
 #include "order/point_to_point.h"
 

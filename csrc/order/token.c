@@ -28,6 +28,8 @@
  * sending.
  *
  * Not given: locality.  Every process works for every message.
+ *
+ * Proven without a bound: busq/lab/proof/models/token.py and token_rest.py.
  */
 #include "order/order.h"
 #include "queue/holdback.h"

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from conftest import ROOT
 from shortest import steps_to_break
 
 from busq.cli import commands
@@ -397,6 +398,19 @@ def test_the_execution_that_breaks_a_property_is_the_shortest(system: System, mu
     """In its scene."""
     violation = VIOLATIONS[system.name][mutant.name]
     assert steps_to_break(system.mutated(mutant), violation.scene, violation.claim) == len(violation.steps)
+
+
+def test_the_code_and_its_model_name_each_other() -> None:
+    named = {}
+    for source in sorted((ROOT / "csrc").rglob("*.[ch]")):
+        for line in source.read_text().splitlines():
+            if "Proven without a bound: " in line:
+                named[source.name] = re.findall(r"\w+\.py", line)
+    assert len(named) == 18
+    for source, models in named.items():
+        for model in models:
+            text = (Path(multicast.__file__).parent / model).read_text()
+            assert source in text or source.removesuffix(".h") + ".c" in text, f"{source} names {model}"
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.long)])

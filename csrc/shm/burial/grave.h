@@ -28,6 +28,8 @@
  * then a message may still go to a peer that has just died, exactly as if it had died just after receiving it.
  *
  * Not given: which of several processes buries, or when; a dead peer that no process meets stays unburied.
+ *
+ * Proven without a bound: busq/lab/proof/models/burial.py.
  */
 #include "shm/burial/compact.h"
 #include "shm/memory/life.h"

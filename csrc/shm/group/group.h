@@ -62,6 +62,8 @@
  * changed more than BUSQ_GROUP_CHANGES times, unless a receiver has left a verdict in the record: then the message counts.
  * And: a message beside the group to one that was resumed, has missed a change, and can't be taken off the group because a
  * member has no room.
+ *
+ * Proven without a bound: busq/lab/proof/models/groups.py.
  */
 #include "shm/message/claim.h"
 #include "shm/send/multicast.h"

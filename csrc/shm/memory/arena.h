@@ -22,6 +22,8 @@
  * line.
  *
  * Not given: memory that no other peer fills.  Beyond its own extent a peer shares with all the others.
+ *
+ * Proven without a bound: busq/lab/proof/models/records.py.
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"

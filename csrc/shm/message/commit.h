@@ -15,6 +15,8 @@
  * was fixed.
  *
  * Not given: that a message is final when help returns.  Its sender may be staging the next attempt.
+ *
+ * Proven without a bound: busq/lab/proof/models/patience.py.
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"

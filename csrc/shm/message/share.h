@@ -47,6 +47,8 @@
  *
  * Not given: which reader gets a message; room behind a reader that is stopped between 2 and 4, some tens of
  * instructions.
+ *
+ * Proven without a bound: busq/lab/proof/models/share.py.
  */
 #include "shm/memory/bus.h"
 

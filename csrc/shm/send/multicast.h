@@ -45,6 +45,8 @@
  * Not given: that a finished send can be received at once (another multicast may still block the queue), or order
  * between messages of two threads of one peer that send at the same time, beyond one and the same order for all
  * receivers.
+ *
+ * Proven without a bound: busq/lab/proof/models/multicast.py.
  */
 #include "shm/send/send_hooks.h"
 
