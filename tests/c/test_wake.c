@@ -371,6 +371,7 @@ static void test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once(vo
   reader->pacing.yield_ns = YIELD_NS;
   busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS - 1, 0);
   CHECK(yields(reader));
+  forgets_dear_yields(reader); /* of those that were made */
   busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS, MANY); /* which came meanwhile */
   CHECK(yields(reader));
   forgets_dear_yields(reader);
