@@ -33,6 +33,7 @@ from busq.lab.proof import (
     Violation,
     impossible_actions,
     prove,
+    solver,
 )
 from busq.lab.proof.logic import FALSE, TRUE, Sort, all_of, below, exists, forall, relation, same, set_, variables
 from busq.lab.proof.models import multicast
@@ -319,6 +320,12 @@ def test_a_model_is_proven(system: System) -> None:
     assert [(answer.step, answer.claim, answer.verdict) for answer in result.failures] == []
     claims = len(system.invariants) * (len(system.actions) + 1) + len(system.properties)
     assert len(result.answers) == claims, "each invariant at the beginning and at each step, and each property"
+
+
+@needs_z3
+def test_a_search_that_gets_lost_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "_TRIES_S", (0.001, 0.002))
+    assert prove(MODELS["lamport"]).failures == []
 
 
 @needs_z3

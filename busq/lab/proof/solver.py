@@ -23,6 +23,7 @@ SOLVERS = ("z3", "cvc5")
 # Elements of each sort in the counterexamples that are tried, so that those shown are small.
 _SMALL = (1, 2, 3, 4, 5)
 _SMALL_SECONDS = 20.0
+_TRIES_S = (5.0, 20.0)  # of one question, before the try that takes as long as it may
 _SECONDS_MAX = 1_000_000  # the solver counts milliseconds in 32 bits
 
 
@@ -128,8 +129,27 @@ def _answer(reading: _Reading, question: _Question, seconds: float, ask: Callabl
     return Answer(question.step, question.claim, verdict, time.monotonic() - begin)
 
 
-def _by_z3(solver: Any, _: float) -> str:
-    return str(solver.check())
+def _by_z3(solver: Any, seconds: float) -> str:
+    """Return the answer of z3; a search that gets lost rarely does so again from another beginning."""
+    found = "unknown"
+    for seed, limit_s in enumerate((*(one for one in _TRIES_S if one < seconds), seconds), 1):
+        trial = solver if seed == 1 else _anew(solver)
+        trial.set("timeout", int(limit_s * 1000))
+        trial.set("random_seed", seed)
+        found = str(trial.check())
+        if found != "unknown":
+            break
+    return found
+
+
+def _anew(solver: Any) -> Any:
+    """Return a solver with the same assertions that has nothing to do with any before it."""
+    import z3
+
+    context = z3.Context()
+    trial = z3.Solver(ctx=context)
+    trial.add([assertion.translate(context) for assertion in solver.assertions()])
+    return trial
 
 
 def _by_cvc5(solver: Any, seconds: float) -> str:

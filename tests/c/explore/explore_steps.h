@@ -150,13 +150,15 @@ static void explore_step_state(uint32_t actor, const busq_record *record, const 
   }
 }
 
-/* A reader releases later what it had taken, and one that closes its queue marks what it has not read as read. */
-static bool explore_step_is_delivery(uint32_t actor, uint32_t queue, uint64_t mark)
+/* A reader releases later what it had taken; one that closes its queue marks what it has not read as read; and a burial by a
+ * destination marks for itself a message of the dead that never came into its queue. */
+static bool explore_step_is_delivery(uint32_t actor, uint32_t queue, const busq_record *record, uint64_t mark)
 {
   const explore_op *op = explore_op_of(actor);
   const busq_peer *peer = explore_shared.peers[explore_actors[actor].peer];
   const bool is_new = !mark || (mark & BUSQ_MARK_RELEASED);
-  return is_new && op && op->verb != EXPLORE_LEAVE && peer->slot == queue && !peer->receiver.is_consumer;
+  return is_new && op && op->verb != EXPLORE_LEAVE && peer->slot == queue && !peer->receiver.is_consumer &&
+         peer->receiver.found.record == record;
 }
 
 static void explore_step_in_arena(uint32_t actor, uint64_t offset, const busq_explore_made *made)
@@ -174,7 +176,7 @@ static void explore_step_in_arena(uint32_t actor, uint64_t offset, const busq_ex
     explore_step(STEP_PROPOSE, actor, busq_record_sender(record), sequence, (int64_t)made->after[0]);
   } else if (inside >= first && (inside - first) % sizeof(busq_destination) == offsetof(busq_destination, mark)) {
     const uint32_t queue = record->destination[(inside - first) / sizeof(busq_destination)].slot;
-    if (made->after[0] && explore_step_is_delivery(actor, queue, made->before[0]))
+    if (made->after[0] && explore_step_is_delivery(actor, queue, record, made->before[0]))
       explore_step(STEP_DELIVER, actor, queue, (int64_t)peer->receiver.found.position, busq_record_sender(record), sequence);
   }
 }
