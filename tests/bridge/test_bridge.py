@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from bridging import WAIT_S, Machine, Server, data_of, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
@@ -116,12 +118,19 @@ def test_without_a_bridge_a_send_ends_at_once(machine: Make) -> None:  # noqa: F
         alice.send("@prices", b"", timeout=WAIT_S)
 
 
+def stop(pid: int) -> None:
+    """Stop a process, and return when its last thread stands still: a quick publication would come through before."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    wait_until("it stands still", lambda: all(") T " in (thread / "stat").read_text() for thread in threads.iterdir()))
+
+
 def test_what_is_not_published_before_the_timeout_is_withdrawn(machine: Make) -> None:  # noqa: F811
     here, there = machine("m1"), machine("m2")
     with here.bus.join("alice") as alice, there.bus.join("bob") as bob:
         bob.enter("prices")
         alice.send("@prices", b"first", timeout=WAIT_S)
-        here.server.process.send_signal(signal.SIGSTOP)
+        stop(here.server.process.pid)
         try:
             with pytest.raises(busq.Unreachable) as first:
                 alice.send("@prices", b"under way", timeout=0.2)
@@ -187,7 +196,7 @@ def test_a_machine_that_is_silent_is_put_out(machine: Make) -> None:  # noqa: F8
         bob.enter("prices")
         alice.send("@prices", b"before", timeout=WAIT_S)
         assert there.process
-        there.process.send_signal(signal.SIGSTOP)
+        stop(there.process.pid)
         url = here.server.url
 
         def is_out() -> bool:
@@ -374,7 +383,7 @@ def test_a_sender_that_is_killed_while_it_waits_keeps_none_waiting(machine: Make
     here, there = machine("m1"), machine("m2")
     with here.bus.join("alice") as alice, there.bus.join("bob") as bob:
         bob.enter("prices")
-        here.server.process.send_signal(signal.SIGSTOP)
+        stop(here.server.process.pid)
         try:
             child = fork(send_one, here.bus.name)
             wait_until("it has asked", lambda: n_sent(here, "carl"))
