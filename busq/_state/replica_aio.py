@@ -141,9 +141,10 @@ class _AwaitedCalls:
         return await self._send_in_turn(loop, send, Deadline(timeout))
 
     async def _send_in_turn(self, loop: Any, send: Callable[[float | None], int], deadline: Deadline) -> int:
+        self._engine.check()  # in a forked child nothing moves the line on
         turn = type(loop)()
-        self._line.append(turn)
         try:
+            self._line.append(turn)
             if self._line[0] is not turn and not await turn.wait(deadline.left_ns()):
                 raise errors.Full(_BEHIND_OTHERS)
             while True:
@@ -155,7 +156,8 @@ class _AwaitedCalls:
                     if left_s is not None and left_s <= _SLICE_S:
                         raise
         finally:
-            self._line.remove(turn)
+            if turn in self._line:  # a signal handler may have raised before it was
+                self._line.remove(turn)
             if self._line:
                 self._line[0].call.finish()
 

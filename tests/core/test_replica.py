@@ -1137,6 +1137,39 @@ def test_calls_that_find_no_room_keep_their_order(make_bus: Callable[..., busq.B
     assert anyio.run(in_order_where_there_is_no_room, make_bus(capacity=64), backend=backend) == expected
 
 
+def test_a_fork_beside_calls_that_wait_for_room_is_refused(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
+    """The tasks in front of it are the parent's."""
+
+    async def in_child(log: Any) -> str:
+        try:
+            await log.append("of the child")
+        except busq.ForkedHandle:
+            return "refused"
+        return "sent"
+
+    async def main(bus: busq.Bus) -> str:
+        async with Log.join_async(bus, "log") as log:
+            idle = full_log(bus, log)
+            waiting = asyncio.create_task(log.append("of the parent"))
+            await asyncio.sleep(0.005)
+            child = fork(lambda: in_new_loop(in_child(log)))
+            found: str = child.result()
+            drain(idle)
+            await waiting
+            idle.close()
+        return found
+
+    assert asyncio.run(main(make_bus(capacity=64))) == "refused"
+
+
+def in_new_loop(steps: Any) -> Any:
+    """Run in a forked child, which has the event loop of its parent's thread."""
+    asyncio.events._set_running_loop(None)
+    return asyncio.new_event_loop().run_until_complete(steps)
+
+
 async def given_up_in_a_block_of_held(bus: busq.Bus) -> int:
     import anyio
 
