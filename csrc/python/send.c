@@ -691,11 +691,18 @@ typedef struct {
   uint64_t tail_bytes;
 } wide_run;
 
-static uint32_t wide_run_size(const wide_run *run, Py_ssize_t at)
+/* Moves past a message, to which the part points then; 0 with an exception where it does not fit. */
+static int wide_run_pass(wide_run *run, Py_ssize_t at, busq_part *part)
 {
   uint32_t size;
   memcpy(&size, run->sizes + (size_t)at * sizeof size, sizeof size);
-  return size;
+  if (size > (uint64_t)(run->end - run->data)) {
+    PyErr_SetString(PyExc_ValueError, "a message ends behind the body that it stands in");
+    return 0;
+  }
+  *part = (busq_part){run->data, size};
+  run->data += size;
+  return 1;
 }
 
 /* Moves to the first one; 0 with an exception where the sizes, or the tail, do not fit. */
@@ -713,8 +720,10 @@ static int wide_run_begin(wide_run *run, PyObject *body, Py_ssize_t count, PyObj
   run->end = run->sizes + bytes;
   memcpy(run->tail, PyBytes_AsString(tail), (size_t)tail_bytes);
   run->tail_bytes = (uint64_t)tail_bytes;
-  for (Py_ssize_t i = 0; i < run->first && run->data <= run->end; i++)
-    run->data += wide_run_size(run, i) <= (uint64_t)(run->end - run->data) ? wide_run_size(run, i) : (uint64_t)(run->end - run->data) + 1;
+  busq_part passed;
+  for (Py_ssize_t i = 0; i < run->first; i++)
+    if (!wide_run_pass(run, i, &passed))
+      return 0;
   return 1;
 }
 
@@ -742,17 +751,13 @@ static PyObject *send_wide_many(PyObject *module, PyObject *args)
     return NULL;
   int result = BUSQ_OK;
   for (Py_ssize_t i = run.first; i < run.stop && result == BUSQ_OK; i++) {
-    const uint32_t size = wide_run_size(&run, i);
-    if (run.data > run.end || size > (uint64_t)(run.end - run.data)) {
-      PyErr_SetString(PyExc_ValueError, "a message ends behind the body that it stands in");
-      return NULL;
-    }
     uint32_t sent = 0;
-    busq_part parts[] = {{run.data, size}, {run.tail, run.tail_bytes}};
+    busq_part parts[] = {{NULL, 0}, {run.tail, run.tail_bytes}};
+    if (!wide_run_pass(&run, i, &parts[0]))
+      return NULL;
     sending call = {.parts = parts, .n_parts = 2, .form = BUSQ_FORM_WIDE, .sent = &sent};
     result = send_whole(self, &call, to, NULL, 0, 0);
     ((Note *)note)->sent += sent;
-    run.data += size;
     wide_run_count(&run);
   }
   return once_done(self, result);

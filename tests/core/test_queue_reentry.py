@@ -8,12 +8,10 @@ these places in turn, by a trace function.
 from __future__ import annotations
 
 import _thread
-import dis
 import functools
 import gc
 import itertools
 import queue as standard
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -21,6 +19,7 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, wait_until
+from on_top import Handler
 from test_queues import OURS
 
 import busq
@@ -44,41 +43,6 @@ class StruckError(Exception):
     pass
 
 
-@functools.cache
-def places(code: Any) -> frozenset[int]:
-    """Where CPython runs the handlers of signals."""
-    ones = list(dis.get_instructions(code))
-    behind = {after.offset for one, after in itertools.pairwise(ones) if one.opname.startswith(("CALL", "RESUME"))}
-    return frozenset(behind | {one.argval for one in ones if "BACKWARD" in one.opname})
-
-
-class Handler:
-    """Acts once, at the place of that number in what the queues do."""
-
-    def __init__(self, at: int, act: Callable[[], Any]) -> None:
-        self.left, self._act = at, act
-
-    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename not in OURS:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti in places(frame.f_code):
-            self.left -= 1
-            if not self.left:
-                sys.settrace(None)
-                self._act()
-        return self
-
-    def on_top_of(self, call: Callable[[], Any]) -> bool:
-        """Make the call; whether its place was reached."""
-        sys.settrace(self)
-        try:
-            call()
-        finally:
-            sys.settrace(None)
-        return self.left <= 0
-
-
 def got(queue: Any, count: int) -> list[Any]:
     return [queue.get(timeout=PATIENCE_S) for _ in range(count)]
 
@@ -92,7 +56,7 @@ def test_a_handler_puts_at_any_place_of_a_put(kind: type[busq.Queue[Any]], befor
         queue._home.forget_peers()  # as in a forked child, where nothing was put so far
         for number in range(before):
             queue.put(number)
-        handler = Handler(at, functools.partial(queue.put, "handler"))
+        handler = Handler(at, functools.partial(queue.put, "handler"), OURS)
         was_reached = handler.on_top_of(functools.partial(queue.put, "call"))
         queue.put("last")
         found = got(queue, before + 2 + was_reached)
@@ -121,7 +85,7 @@ def test_a_handler_gets_at_any_place_of_a_get(kind: type[busq.Queue[Any]]) -> No
         def get(queue: Any = queue, found: list[str] = found) -> None:
             found.append(queue.get(timeout=PATIENCE_S))
 
-        was_reached = Handler(at, get).on_top_of(get)
+        was_reached = Handler(at, get, OURS).on_top_of(get)
         if not was_reached:
             get()
         assert sorted(found) == ["one", "two"], at
@@ -145,7 +109,7 @@ def test_a_handler_reports_at_any_place_of_task_done() -> None:
             queue.get(timeout=PATIENCE_S)
             queue.task_done()
 
-        if not Handler(at, act).on_top_of(queue.task_done):
+        if not Handler(at, act, OURS).on_top_of(queue.task_done):
             assert at > 3
             return
         queue.task_done()
@@ -158,7 +122,7 @@ def test_a_handler_puts_into_all_at_any_place_of_put_all() -> None:
     for at in itertools.count(1):
         targets: list[busq.Queue[str]] = [busq.Queue(), busq.Queue(5)]
         targets[0]._home.forget_peers()
-        handler = Handler(at, functools.partial(busq.put_all, targets, "handler"))
+        handler = Handler(at, functools.partial(busq.put_all, targets, "handler"), OURS)
         was_reached = handler.on_top_of(functools.partial(busq.put_all, targets, "call"))
         first, second = got(targets[0], 1 + was_reached), got(targets[1], 1 + was_reached)
         assert first == second
@@ -177,7 +141,7 @@ def test_a_handler_makes_the_first_queue_at_any_place_of_making_it() -> None:
         def make(made: list[busq.Queue[int]] = made) -> None:
             made.append(busq.Queue())
 
-        was_reached = Handler(at, make).on_top_of(make)
+        was_reached = Handler(at, make, OURS).on_top_of(make)
         made.append(busq.Queue())
         busq.put_all(made, 1)
         assert [queue.get(timeout=PATIENCE_S) for queue in made] == [1] * len(made)
@@ -264,7 +228,7 @@ def test_a_task_that_a_struck_get_had_taken_comes_again_at_once() -> None:
     for at in itertools.count(1):
         queue.put(b"task")
         try:
-            was_reached = Handler(at, strike).on_top_of(functools.partial(queue.get, timeout=PATIENCE_S))
+            was_reached = Handler(at, strike, OURS).on_top_of(functools.partial(queue.get, timeout=PATIENCE_S))
         except StruckError as error:
             kept.append(error)
             assert queue.get(timeout=PATIENCE_S) == b"task"

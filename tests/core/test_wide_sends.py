@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-import sys
+import functools
+import struct
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
-from test_queue_reentry import places
+from on_top import Handler
 from wide_world import GROUP, WideWorld
 
 import busq
-from busq._port import wide
+from busq._native import _core as core
+from busq._port import wide, wide_words
 
 
 @pytest.fixture
@@ -21,24 +22,6 @@ def world() -> Iterator[WideWorld]:
     made = WideWorld()
     yield made
     made.close()
-
-
-class OnTop:
-    """Acts once, as a signal handler would, at the place of that number in what sends to wide groups."""
-
-    def __init__(self, at: int, act: Callable[[], Any]) -> None:
-        self.left, self._act = at, act
-
-    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
-        if frame.f_code.co_filename != wide.__file__:
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti in places(frame.f_code):
-            self.left -= 1
-            if not self.left:
-                sys.settrace(None)
-                self._act()
-        return self
 
 
 def test_a_send_on_top_of_another_is_refused_or_sent_and_waits_for_nothing(world: WideWorld) -> None:
@@ -55,13 +38,8 @@ def test_a_send_on_top_of_another_is_refused_or_sent_and_waits_for_nothing(world
     while is_reached:
         at += 1
         before = len(outcomes)
-        on_top = OnTop(at, send_on_top)
-        sys.settrace(on_top)
-        try:
-            world.alice.send(GROUP, b"below", timeout=60)
-        finally:
-            sys.settrace(None)
-        is_reached = on_top.left <= 0
+        on_top = Handler(at, send_on_top, {wide.__file__})
+        is_reached = on_top.on_top_of(functools.partial(world.alice.send, GROUP, b"below", timeout=60))
         found = sorted(message.data for message in world.bob.recv_many(9, timeout=60))
         assert found == [b"below", *[b"on top"] * outcomes[before:].count("sent")]
     assert at > 50
@@ -87,3 +65,30 @@ def test_a_send_of_another_thread_waits_for_its_turn(world: WideWorld) -> None:
     turn.release()
     assert [error.sent for error in failed] == [0]  # type: ignore[attr-defined]
     world.alice.send(GROUP, b"", timeout=60)
+
+
+TAIL = wide_words.Tail(1, 0, 7, 1, 1, wide_words.MESSAGE, False, False, bytes(16), "m1/alice")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "data", "count", "first", "stop", "sent"),
+    [
+        pytest.param([], b"", 1, 0, 1, 0, id="no-room-for-the-sizes"),
+        pytest.param([3], b"abc", -1, 0, 0, 0, id="fewer-than-none"),
+        pytest.param([3], b"abc", 1, 0, 2, 0, id="more-than-there-are"),
+        pytest.param([3], b"abc", 1, 1, 0, 0, id="backwards"),
+        pytest.param([4], b"abc", 1, 0, 1, 0, id="the-first-one-ends-behind-the-body"),
+        pytest.param([3, (1 << 32) - 1], b"abc", 2, 0, 2, 1, id="the-second-one-does"),
+        pytest.param([(1 << 32) - 1, 0], b"abc", 2, 1, 2, 0, id="one-that-is-passed-over-does"),
+    ],
+)
+def test_a_body_that_is_none_is_refused(
+    bus: busq.Bus, sizes: list[int], data: bytes, count: int, first: int, stop: int, sent: int
+) -> None:
+    """What fits before is sent, and counted."""
+    alice, _ = bus.join("alice"), bus.join("bob")
+    body, tail, note = struct.pack(f"<{len(sizes)}I", *sizes) + data, wide_words.write_tail(TAIL), core.Note()
+    with pytest.raises(ValueError, match=r"do not fit|ends behind the body"):
+        core.send_wide_many(alice, "bob", body, count, first, stop, tail, note)
+    depths = {one["name"]: one["depth"] for one in bus.stats()["peers"]}
+    assert (note.sent, depths["bob"]) == (sent, sent)
