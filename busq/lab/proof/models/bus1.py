@@ -34,6 +34,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
@@ -305,7 +306,7 @@ SYSTEM = System(
         *(queued, delivered, before, cause),
     ),
     axioms={
-        "a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2)),
+        **one_of_each(sender),
         "a direct message has one destination, another process": forall(
             *(m, p1, p2),
             (direct(m) & dest(m, p1)) >> all_of(dest(m, p2) >> same(p1, p2), ~sender(m, p1)),

@@ -31,6 +31,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
@@ -52,7 +53,7 @@ past = relation("past", Msg, Msg)  # the send of the one happened before the sen
 before = relation("before", Proc, Msg, Msg)  # that process has delivered the one, and then the other
 
 m, m1, m2, m3 = variables("m m1 m2 m3", Msg)
-p, p1, p2 = variables("p p1 p2", Proc)
+p, p1 = variables("p p1", Proc)
 
 
 def send(counts: bool = True) -> Action:
@@ -160,7 +161,7 @@ SYSTEM = System(
     sorts=(Msg, Proc),
     symbols=(sender, dest, sent, known, carried, delivered, aware, past, before),
     axioms={
-        "a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2)),
+        **one_of_each(sender),
         "a message to oneself is not counted": forall(m, p, ~(sender(m, p) & dest(m, p))),
     },
     actions=(send(), deliver()),

@@ -34,6 +34,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each, scene_between
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
@@ -212,8 +213,7 @@ SYSTEM = System(
     sorts=(Msg, Proc, Number),
     symbols=(source, target, sent, number, given, arrived, passed, delivered, earlier, before, given_up),
     axioms={
-        "a message has one source": forall(m, p1, p2, (source(m, p1) & source(m, p2)) >> same(p1, p2)),
-        "a message has one target": forall(m, p1, p2, (target(m, p1) & target(m, p2)) >> same(p1, p2)),
+        **one_of_each(source, target),
     },
     actions=(send(), arrive(), deliver(), skip()),
     invariants=INVARIANTS,
@@ -224,11 +224,4 @@ SYSTEM = System(
 
 def scene(messages: Sequence[tuple[int, int]], *, numbers: int = 3) -> Scene:
     """Return a scene with the source and the target of each message; processes are numbers from 0."""
-    processes = 1 + max(process for ends in messages for process in ends)
-    return Scene(
-        {Msg: len(messages), Proc: processes, Number: numbers},
-        {
-            source: frozenset((msg, one) for msg, (one, _) in enumerate(messages)),
-            target: frozenset((msg, one) for msg, (_, one) in enumerate(messages)),
-        },
-    )
+    return scene_between(source, target, messages, {Number: numbers})

@@ -29,6 +29,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each, scene_between
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
@@ -72,7 +73,7 @@ past = relation("past", Msg, Msg)  # the send of the one happened before the sen
 before = relation("before", Msg, Msg)  # one receiver has delivered the one, and then the other
 
 m, m1, m2, m3 = variables("m m1 m2 m3", Msg)
-p, q, p1, p2 = variables("p q p1 p2", Proc)
+p, q = variables("p q", Proc)
 
 
 def is_open_from(proc: Expr, msg: Expr) -> Expr:
@@ -207,8 +208,7 @@ SYSTEM = System(
     sorts=(Msg, Proc),
     symbols=(source, target, submitted, sent, delivered, acked, ahead, past, before),
     axioms={
-        "a message has one source": forall(m, p1, p2, (source(m, p1) & source(m, p2)) >> same(p1, p2)),
-        "a message has one target": forall(m, p1, p2, (target(m, p1) & target(m, p2)) >> same(p1, p2)),
+        **one_of_each(source, target),
         "a message has a source and a target": forall(m, exists(p, source(m, p)) & exists(p, target(m, p))),
     },
     actions=(submit(), submit_own(), *MOVES),
@@ -220,11 +220,4 @@ SYSTEM = System(
 
 def scene(messages: Sequence[tuple[int, int]]) -> Scene:
     """Return a scene with the source and the target of each message; processes are numbers from 0."""
-    processes = 1 + max(process for ends in messages for process in ends)
-    return Scene(
-        {Msg: len(messages), Proc: processes},
-        {
-            source: frozenset((msg, one) for msg, (one, _) in enumerate(messages)),
-            target: frozenset((msg, one) for msg, (_, one) in enumerate(messages)),
-        },
-    )
+    return scene_between(source, target, messages)

@@ -28,6 +28,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
@@ -184,7 +185,7 @@ SYSTEM = System(
     sorts=(Msg, Proc),
     symbols=(sender, dest, leads, sent, earlier, placed, first, delivered, before, cause),
     axioms={
-        "a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2)),
+        **one_of_each(sender),
         "there is one coordinator": forall(p1, p2, (leads(p1) & leads(p2)) >> same(p1, p2)),
     },
     actions=(request(), submit(), *MOVES),

@@ -31,6 +31,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
@@ -249,7 +250,7 @@ SYSTEM = System(
         *(sender, dest, flips, clock, sent, decided, stamp, queued, proposal, answered, final, settled),
         *(delivered, before, cause),
     ),
-    axioms={"a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2))},
+    axioms=one_of_each(sender),
     actions=(submit(), receive_data(), receive_proposal(), decide(), receive_final(), deliver()),
     invariants=INVARIANTS,
     properties=PROPERTIES,

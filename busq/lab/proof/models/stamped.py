@@ -28,6 +28,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.states import Scene
 
@@ -145,7 +146,7 @@ PROPERTIES = {
     ),
 }
 
-AXIOMS = {"a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2))}
+AXIOMS = one_of_each(sender)
 
 
 def scene(senders: Sequence[int], *, processes: int = 2, times: int = 4) -> Scene:

@@ -39,6 +39,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each, scene_between
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
 
@@ -66,7 +67,7 @@ earlier = relation("earlier", Msg, Msg)  # the instant of the one came first
 before = relation("before", Msg, Msg)  # one receiver has delivered the one, and then the other
 
 m, m1, m2, m3 = variables("m m1 m2 m3", Msg)
-p, q, p1, p2 = variables("p q p1 p2", Proc)
+p, q, p1 = variables("p q p1", Proc)
 
 
 def passive(proc: Expr, other: Expr) -> Expr:
@@ -300,8 +301,7 @@ SYSTEM = System(
         *(aware, past, leads, earlier, before),
     ),
     axioms={
-        "a message has one source": forall(m, p1, p2, (source(m, p1) & source(m, p2)) >> same(p1, p2)),
-        "a message has one target": forall(m, p1, p2, (target(m, p1) & target(m, p2)) >> same(p1, p2)),
+        **one_of_each(source, target),
         "no message goes to its source": forall(m, p, ~(source(m, p) & target(m, p))),
         "up is to a bigger process": forall(m, p, q, from_to(m, p, q) >> iff(goes_up(m), below(p, q))),
     },
@@ -314,12 +314,6 @@ SYSTEM = System(
 
 def scene(messages: Sequence[tuple[int, int]]) -> Scene:
     """Return a scene with the source and the target of each message; processes are numbers from 0."""
-    processes = 1 + max(process for ends in messages for process in ends)
-    return Scene(
-        {Msg: len(messages), Proc: processes},
-        {
-            source: frozenset((msg, one) for msg, (one, _) in enumerate(messages)),
-            target: frozenset((msg, one) for msg, (_, one) in enumerate(messages)),
-            goes_up: frozenset((msg,) for msg, (one, other) in enumerate(messages) if one < other),
-        },
-    )
+    ends = scene_between(source, target, messages)
+    ups = frozenset((msg,) for msg, (one, other) in enumerate(messages) if one < other)
+    return Scene(ends.sizes, {**ends.fixed, goes_up: ups})

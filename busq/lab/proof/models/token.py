@@ -32,6 +32,7 @@ from busq.lab.proof.logic import (
     set_,
     variables,
 )
+from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene
@@ -188,7 +189,7 @@ SYSTEM = System(
     sorts=(Msg, Proc, Number, Token),
     symbols=(sender, begun, flying, here, carried, known, numbered, number, done, delivered, given, before, cause),
     axioms={
-        "a message has one sender": forall(m, p1, p2, (sender(m, p1) & sender(m, p2)) >> same(p1, p2)),
+        **one_of_each(sender),
         "there is one token": forall(k, k1, same(k, k1)),
     },
     actions=(start(), pass_on(), receive_token(), give_number(), deliver()),
