@@ -305,10 +305,7 @@ class Follower:
         self._elements = {sort: range(size) for sort, size in scene.sizes.items()}
         self._sorts = {action.name: [one.sort for one in action.parameters if one.sort] for action in system.actions}
         self._model = Compiled(system, self._elements)
-        self._beginning = self._model.beginning
-        for symbol, places in scene.fixed.items():
-            for place in places:
-                self._beginning = self._model.put(self._beginning, symbol, place, True)
+        self._beginning = self._model.begin(scene)
         for step in begins:
             self._beginning = self._taken(self._beginning, step)
 

@@ -12,10 +12,7 @@ from busq.lab.proof.compiled import Compiled
 def steps_to_break(system: System, scene: Scene, claim: str) -> int | None:
     """The length of the shortest execution after which a property does not hold; None where there is none."""
     model = Compiled(system, {sort: range(size) for sort, size in scene.sizes.items()})
-    beginning = model.beginning
-    for symbol, places in scene.fixed.items():
-        for place in places:
-            beginning = model.put(beginning, symbol, place, True)
+    beginning = model.begin(scene)
     calls = [
         (action.name, arguments)
         for action in system.actions

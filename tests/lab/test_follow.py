@@ -185,10 +185,7 @@ def test_compiled_the_model_and_its_mutants_allow_the_same(name: str) -> None:
     violation = VIOLATIONS["multicast"][name]
 
     def run(compiled: Compiled) -> State | None:
-        state: State | None = compiled.beginning
-        for symbol, places in violation.scene.fixed.items():
-            for place in places:
-                state = compiled.put(state or (), symbol, place, True)
+        state: State | None = compiled.begin(violation.scene)
         for q in range(violation.scene.sizes[multicast.Queue]):
             state = compiled.put(state or (), multicast.clock, (q,), 0)
         for step, *arguments in violation.steps:

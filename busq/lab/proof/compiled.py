@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from busq.lab.proof.logic import Action, Expr, Sort, Symbol, System, Update
+from busq.lab.proof.states import Scene
 
 __all__ = ["Compiled", "State"]
 
@@ -78,6 +79,15 @@ class Compiled:
         """Return the state with another value in one place."""
         at = self._at[symbol]
         return self._with(state, at, {**self._contents[at][state[at]], place: value})
+
+    def begin(self, scene: Scene) -> State:
+        """Return the beginning with what is fixed in a scene."""
+        state = self.beginning
+        for symbol, places in scene.fixed.items():
+            for place in places:
+                is_relation = symbol.result is None
+                state = self.put(state, symbol, *((place, True) if is_relation else (place[:-1], place[-1])))
+        return state
 
     def mixed(self, state: State, other: State, symbols: Sequence[Symbol]) -> State:
         """Return the state with some symbols as they are in another."""
