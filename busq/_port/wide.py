@@ -344,6 +344,8 @@ class Client:
 
         After an error `progress` knows how many of them were, the first ones.
         """
+        if core.is_forked(self._port):  # another thread of the parent may have had its turn
+            core.check(core.FORKED)
         if self._is_my_turn():
             raise RuntimeError(
                 "a signal handler, or a __del__, has sent to a group of several machines on top of such a call of the "

@@ -6,9 +6,10 @@ from __future__ import annotations
 import functools
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from conftest import Child
 from on_top import Handler
 from wide_world import GROUP, WideWorld
 
@@ -65,6 +66,34 @@ def test_a_send_of_another_thread_waits_for_its_turn(world: WideWorld) -> None:
     turn.release()
     assert [error.sent for error in failed] == [0]  # type: ignore[attr-defined]
     world.alice.send(GROUP, b"", timeout=60)
+
+
+def test_a_fork_beside_a_thread_that_sends_is_refused(world: WideWorld, fork: Callable[..., Child]) -> None:
+    turn = world.alice._wide._turn
+    begun, ended = threading.Event(), threading.Event()
+
+    def take_a_turn() -> None:
+        with turn:
+            begun.set()
+            ended.wait()
+
+    def errors() -> list[str]:
+        found = []
+        for call in (functools.partial(world.alice.send, GROUP, b""), functools.partial(world.alice.sync, GROUP)):
+            try:
+                call()
+            except busq.ForkedHandle as error:
+                found.append(type(error).__name__)
+        return found
+
+    thread = threading.Thread(target=take_a_turn)
+    thread.start()
+    begun.wait()
+    try:
+        assert fork(errors).result() == ["ForkedHandle"] * 2
+    finally:
+        ended.set()
+        thread.join()
 
 
 TAIL = wide_words.Tail(1, 0, 7, 1, 1, wide_words.MESSAGE, False, False, bytes(16), "m1/alice")
