@@ -38,6 +38,10 @@ BY_EVENT: dict[str, Verdict] = {
     "full arena": FULL,
 }
 
+UNLIMITED = ("queue", "queue of views")
+QUEUES = (*UNLIMITED, "joinable queue")
+
+GOES_ALONG = Works("what had no room in shared memory waited in the process, and goes with it")
 AWAITED = Works("by `aput` and `aget`")
 NO_CODEC = Absent("a queue pickles, as multiprocessing's does")
 
@@ -46,17 +50,14 @@ BY_CELL: dict[tuple[str, str], Verdict] = {
         ("replica", event): Works("the thread of a replica receives what comes")
         for event in ("full queue", "full arena")
     },
-    **{(name, event): AWAITED for name in ("queue", "joinable queue") for event in ("asyncio", "uvloop", "trio")},
-    **{(name, "other codec"): NO_CODEC for name in ("queue", "joinable queue")},
+    **{(name, event): AWAITED for name in QUEUES for event in ("asyncio", "uvloop", "trio")},
+    **{(name, "other codec"): NO_CODEC for name in QUEUES},
     ("state of a group", "resumed"): Works("without `ack`, what is held back goes with a joiner that closes"),
     ("replica", "closed"): Raises("ShutDown", "this replica was closed"),
-    ("joinable queue", "closed"): Raises("ValueError", "is closed"),
-    ("joinable queue", "forked"): Works("a queue is used by parent and child alike"),
-    ("queue", "killed"): Works("what had no room in shared memory waited in the process, and goes with it"),
-    ("queue", "closed"): Raises("ValueError", "is closed"),
-    ("queue", "forked"): Works("a queue is used by parent and child alike"),
-    ("queue", "full queue"): WAITS,
-    ("queue", "full arena"): WAITS,
+    **{(name, "closed"): Raises("ValueError", "is closed") for name in QUEUES},
+    **{(name, "forked"): Works("a queue is used by parent and child alike") for name in QUEUES},
+    **{(name, "killed"): GOES_ALONG for name in UNLIMITED},
+    **{(name, event): WAITS for name in UNLIMITED for event in ("full queue", "full arena")},
 }
 
 # Features that are never together, with what refuses one of them.

@@ -6,6 +6,7 @@ A new feature is one class here, and its row of verdicts in `expected.py`.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import json
@@ -623,14 +624,16 @@ class Queue(Feature):
         self.reopen()
 
     def call(self, giver: Giver, units: list[Unit], timeout: float | None) -> Callable[[], Any]:
-        obj = (*units[0], bytes(giver.session.size))
-        return functools.partial(self.queue.put, obj, True, timeout)
+        return functools.partial(self.queue.put, self.object_of(giver, units[0]), True, timeout)
+
+    def object_of(self, giver: Giver, unit: Unit) -> Any:
+        return (*unit, bytes(giver.session.size))
 
     def open_taker(self, taker: Taker, resume: bool) -> Any:
         self.reopen()
         return QueueInbox(taker, self)
 
-    def got(self) -> None:
+    def got(self, content: Any) -> None:
         """Report that a unit is done with."""
 
     @contextlib.asynccontextmanager
@@ -644,7 +647,7 @@ class Queue(Feature):
         yield LoopQueueTaker(session, self)
 
     async def acall(self, giver: Giver, units: list[Unit], timeout: float | None) -> Any:
-        await self.queue.aput((*units[0], bytes(giver.session.size)), timeout)
+        await self.queue.aput(self.object_of(giver, units[0]), timeout)
 
 
 class Joinable(Queue):
@@ -660,7 +663,7 @@ class Joinable(Queue):
     def make(self, session: Session) -> Any:
         return busq.JoinableQueue(maxsize=4, bus=session.bus)  # no more than the bus holds
 
-    def got(self) -> None:
+    def got(self, content: Any) -> None:
         self.queue.task_done()
 
     def take_rest(self, play: Any) -> None:
@@ -674,6 +677,39 @@ class Joinable(Queue):
             waiting.join(0.001)
 
 
+class Views(Queue):
+    name = "queue of views"
+    says = "`put`, and `get` of a `busq.Queue` with `views=True`, of which the last ones are held"
+    inboxes = ("views:taker",)
+
+    _HELD = 3
+
+    def make(self, session: Session) -> Any:
+        self._held: collections.deque[Any] = collections.deque()
+        return busq.Queue(bus=session.bus, views=True)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_held": collections.deque()}  # a view belongs to its process
+
+    def object_of(self, giver: Giver, unit: Unit) -> Any:
+        return (*unit, pickle.PickleBuffer(self._content(unit.number, giver.session.size)))
+
+    @staticmethod
+    def _content(number: int, size: int) -> bytes:
+        return number.to_bytes(4, "big") * (size // 4)
+
+    def got(self, content: Any) -> None:
+        self._held.append(content)
+        if len(self._held) > self._HELD:
+            oldest = memoryview(self._held.popleft())
+            number = int.from_bytes(oldest[:4], "big")
+            expect(oldest == self._content(number, len(oldest)), f"a view held of number {number} has changed")
+
+    def end(self) -> None:
+        self._held.clear()
+        super().end()
+
+
 class QueueInbox:
     def __init__(self, taker: Taker, way: Queue) -> None:
         self._taker, self._way = taker, way
@@ -683,9 +719,9 @@ class QueueInbox:
         try:
             self._taker.session.window.call(functools.partial(self._way.queue.get, True, timeout), box)
         finally:
-            for giver, number, _ in box:
+            for giver, number, content in box:
                 self._taker.took(self._way.inboxes[0], Unit(giver, number), False)
-                self._way.got()
+                self._way.got(content)
         return 1
 
     def close(self) -> None:
@@ -699,9 +735,9 @@ class LoopQueueTaker:
         self._session, self._way = session, way
 
     async def take_in_loop(self, timeout: float | None) -> int:
-        giver, number, _ = await self._way.queue.aget(timeout)
+        giver, number, content = await self._way.queue.aget(timeout)
         self._session.notes.took(self._way.inboxes[0], "loop", Unit(giver, number), False)
-        self._way.got()
+        self._way.got(content)
         return 1
 
 
@@ -827,7 +863,7 @@ class LoopReplicaTaker:
 
 _ALL: tuple[type[Feature], ...] = (
     *(Plain, Acknowledged, Shared, Durable, Resumed, Watched, Node, Handle, Group, State),
-    *(Request, Object, Draft, Batch, Replica, Queue, Joinable, Codec),
+    *(Request, Object, Draft, Batch, Replica, Queue, Joinable, Views, Codec),
 )
 FEATURES = {one.name: one for one in _ALL}
 
