@@ -7,12 +7,13 @@ import asyncio
 import contextlib
 import re
 import signal
+from collections.abc import AsyncIterator
 from typing import Any
 
 import busq
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
-from busq.bridge.engine import Again, JetStream, Moved, Server, connect, stream_of, subject_of
+from busq.bridge.engine import Again, JetStream, Moved, Server, stream_of, subject_of
 from busq.bridge.errors import Ended
 from busq.bridge.local import Local
 
@@ -44,28 +45,27 @@ def config_of(domain: str, *, replicas: int, storage: str, bytes_max: int) -> An
     )
 
 
+@contextlib.asynccontextmanager
+async def _opened(server: Server, domain: str) -> AsyncIterator[JetStream]:
+    """A domain's engine, for one question: what is not known then ends the command."""
+    engine = await JetStream.open(server, domain)
+    try:
+        yield engine
+    except Again as error:
+        raise Ended(f"domain {domain!r}: the server refuses, or does not answer: {error}") from None
+    finally:
+        await engine.close()
+
+
 async def make(server: Server, domain: str, *, replicas: int, storage: str, bytes_max: int) -> bool:
     """Make a domain's stream; False where it is there as asked, Ended where it is another."""
-    import nats.errors
-    from nats.js import errors
-
-    connection = await connect(server)
-    try:
-        jetstream = connection.jetstream()
+    async with _opened(server, domain) as engine:
         asked = config_of(domain, replicas=replicas, storage=storage, bytes_max=bytes_max)
-        try:
-            found = (await jetstream.stream_info(asked.name)).config
-        except errors.NotFoundError:
-            await jetstream.add_stream(asked)
-            return True
-        wrong = differences(found, asked)
+        found = await engine.make(asked)
+        wrong = differences(found, asked) if found is not None else []
         if wrong:
             raise Ended(f"domain {domain!r} is there, and is another one: {'; '.join(wrong)}")
-        return False
-    except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
-        raise Ended(f"the server refuses: {error}") from None
-    finally:
-        await connection.close()
+        return found is None
 
 
 def differences(found: Any, asked: Any) -> list[str]:
@@ -77,9 +77,7 @@ def differences(found: Any, asked: Any) -> list[str]:
 
 async def look(server: Server, domain: str) -> dict[str, Any]:
     """Return a domain's stream and its machines, as some leader knows them; Ended where there is none."""
-    connection = await connect(server)
-    engine = JetStream(connection, domain)
-    try:
+    async with _opened(server, domain) as engine:
         info = await engine.info()
         machines = []
         for machine in await engine.machines():
@@ -99,7 +97,7 @@ async def look(server: Server, domain: str) -> dict[str, Any]:
         state = info.state
         return {
             "domain": domain,
-            "storage": str(getattr(info.config.storage, "value", info.config.storage)),
+            "storage": storage_of(info.config),
             "replicas": info.config.num_replicas,
             "first_place": state.first_seq,
             "last_place": state.last_seq,
@@ -107,34 +105,38 @@ async def look(server: Server, domain: str) -> dict[str, Any]:
             "max_bytes": info.config.max_bytes,
             "machines": machines,
         }
-    except Again as error:
-        raise Ended(f"domain {domain!r} can't be looked at: {error}") from None
-    finally:
-        await engine.close()
+
+
+def storage_of(config: Any) -> str:
+    """Return where a stream is kept: "memory" or "file"."""
+    return str(getattr(config.storage, "value", config.storage))
 
 
 async def drop(server: Server, domain: str, machine: str) -> None:
     """Put a machine out by hand: the stream is not kept for it any more.  Ended where it has no word there."""
-    connection = await connect(server)
-    engine = JetStream(connection, domain)
-    try:
+    async with _opened(server, domain) as engine:
         last = await engine.last(machine)
         if last is None:
             raise Ended(f"domain {domain!r} knows no machine {machine!r}")
         batch = batches.decode(last.payload)
-        if batch.kind != batches.OUT:
-            await put_out(engine, last, batch)
-    except Again as error:
-        raise Ended(f"domain {domain!r} can't be looked at: {error}") from None
-    except Moved:
-        raise Ended(f"machine {machine!r} has spoken just now: end its bridge first") from None
-    finally:
-        await engine.close()
+        try:
+            if batch.kind != batches.OUT:
+                await put_out(engine, last, batch)
+        except Moved:
+            raise Ended(f"machine {machine!r} has spoken just now: end its bridge first") from None
+
+
+async def move_leader(server: Server, domain: str) -> tuple[str, str]:
+    """Have another server lead a domain; return the names of both.  Ended where no other has it."""
+    async with _opened(server, domain) as engine:
+        if (await engine.info()).config.num_replicas == 1:
+            raise Ended(f"domain {domain!r} has one replica: no other server can lead it")
+        return await engine.move_leader()
 
 
 async def run(bus: busq.Bus, domain: str, groups: tuple[str, ...], server: Server, settings: Settings) -> None:
     """Bridge a bus until a signal ends it (SIGTERM, SIGINT), or it can't go on: Ended."""
-    engine = JetStream(await connect(server), domain)
+    engine = await JetStream.open(server, domain)
     try:
         local = Local(bus, domain, groups)
         try:

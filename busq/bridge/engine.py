@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 from busq.bridge.errors import Ended, Gap
@@ -20,6 +21,8 @@ from busq.bridge.notes import note
 
 _STALLED_S = 2.0  # what was stored comes sooner, or its consumer is gone
 _CALL_S = 2.0  # a call that has no answer so far is repeated, which is harmless
+_POLL_S = 0.01
+_ELECTION_S = 30.0
 _WRONG_LAST = {10071, 10164}  # the subject's last message is another than was expected
 _NO_ROOM = {10077, 10047, 10023}
 
@@ -44,6 +47,15 @@ class Stored(NamedTuple):
     payload: bytes
 
 
+class Facts(NamedTuple):
+    """A server, and what the account may use of it; in bytes, of which -1 are without a limit."""
+
+    version: tuple[int, int]
+    payload_max: int
+    may_use: dict[str, int]  # by storage
+    in_use: dict[str, int]
+
+
 class Server(NamedTuple):
     """How to reach the engine."""
 
@@ -52,8 +64,11 @@ class Server(NamedTuple):
     tls_ca: str | None = None
 
 
-async def connect(server: Server) -> Any:
-    """Return a connection, which is made anew for as long as it is not closed; Ended where no server answers."""
+async def connect(server: Server, heard: Callable[[Exception], Awaitable[None]]) -> Any:
+    """Return a connection, which is made anew for as long as it is not closed; Ended where no server answers.
+
+    `heard` gets the errors that belong to no call.
+    """
     import nats  # the extra `bridge`; here, since `busq bridge --help` needs none
     import nats.errors
 
@@ -64,9 +79,6 @@ async def connect(server: Server) -> Any:
         import ssl
 
         options["tls"] = ssl.create_default_context(cafile=server.tls_ca)
-
-    async def heard(error: Exception) -> None:
-        note(str(error) or type(error).__name__)
 
     try:
         connection = await nats.connect(
@@ -103,11 +115,40 @@ def subject_of(domain: str, machine: str) -> str:
 class JetStream:
     """One domain's stream."""
 
-    def __init__(self, connection: Any, domain: str) -> None:
-        self._connection, self._domain = connection, domain
-        self._stream = stream_of(domain)
-        self._jetstream = connection.jetstream(timeout=_CALL_S)
+    def __init__(self, domain: str) -> None:
+        self._domain, self._stream = domain, stream_of(domain)
         self._due = 0  # the highest place that is known to be stored
+        self._denied = ""  # what the server does not let us do
+        self._connection: Any = None  # `open` makes them
+        self._jetstream: Any = None
+
+    @classmethod
+    async def open(cls, server: Server, domain: str) -> JetStream:
+        """Connect; Ended where no server answers."""
+        self = cls(domain)
+        self._connection = await connect(server, self._heard)
+        self._jetstream = self._connection.jetstream(timeout=_CALL_S)
+        return self
+
+    async def _heard(self, error: Exception) -> None:
+        text = str(error) or type(error).__name__
+        if "permissions violation" in text.lower():
+            self._denied = text  # the call that it belongs to gets no answer: its timeout finds this
+        else:
+            note(text)
+
+    def _check(self) -> None:
+        """Raise Ended where asking again can't help."""
+        if self._denied:
+            raise Ended(f"the server does not allow what a bridge does: {self._denied}; the account's user needs it")
+        if self._connection.is_closed:
+            reason = self._connection.last_error or "for no reason given"
+            raise Ended(f"the server has ended the connection ({reason}): expected credentials that are valid")
+
+    def _failed(self, error: BaseException) -> Again:
+        """Return Again with an error's text; raise Ended where asking again can't help."""
+        self._check()
+        return Again(str(error) or type(error).__name__)
 
     async def close(self) -> None:
         """Leave the servers."""
@@ -134,7 +175,7 @@ class JetStream:
                 raise StreamFull(str(error.description)) from None
             raise Again(str(error.description)) from None
         except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
-            raise Again(str(error) or type(error).__name__) from None
+            raise self._failed(error) from None
         self._due = max(self._due, stored.seq)
         return int(stored.seq)
 
@@ -153,7 +194,7 @@ class JetStream:
                 return None
             raise Again(str(error.description)) from None
         except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
-            raise Again(str(error) or type(error).__name__) from None
+            raise self._failed(error) from None
         return Stored(found.seq, found.subject.rpartition(".")[2], found.data or b"")
 
     async def ends(self) -> tuple[int, int]:
@@ -168,12 +209,74 @@ class JetStream:
         try:
             return await self._jetstream.stream_info(self._stream, subjects_filter=">" if subjects else None)
         except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
-            raise Again(str(error) or type(error).__name__) from None
+            raise self._failed(error) from None
 
     async def machines(self) -> list[str]:
         """Return the machines that have something in the stream.  Raises Again."""
         subjects = (await self.info(subjects=True)).state.subjects or {}
         return sorted(subject.rpartition(".")[2] for subject in subjects)
+
+    async def make(self, config: Any) -> Any | None:
+        """Make the stream; return how the one is that is there, if there is one.  Raises Again."""
+        import nats.errors
+        from nats.js import errors
+
+        try:
+            try:
+                return (await self._jetstream.stream_info(self._stream)).config
+            except errors.NotFoundError:
+                await self._jetstream.add_stream(config)
+                return None
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise self._failed(error) from None
+
+    async def move_leader(self) -> tuple[str, str]:
+        """Have another server lead; return the one that led, and the one that leads.  Raises Again."""
+        before = (await self.info()).cluster.leader
+        await self._command("STREAM.LEADER.STEPDOWN")
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + _ELECTION_S
+        while loop.time() < end_s:
+            with contextlib.suppress(Again):  # while none leads, there is no answer
+                cluster = (await self.info()).cluster
+                if cluster.leader not in (None, "", before):
+                    return before, cluster.leader
+            await asyncio.sleep(_POLL_S)
+        raise Again(f"{before} still leads: the other servers are behind, or gone")
+
+    async def _command(self, verb: str) -> None:
+        """Call what the client has no method for."""
+        import nats.errors
+
+        try:
+            reply = await self._connection.request(f"$JS.API.{verb}.{self._stream}", b"", timeout=_CALL_S)
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise self._failed(error) from None
+        refused = json.loads(reply.data).get("error")
+        if refused:
+            raise Again(str(refused.get("description", refused)))
+
+    async def facts(self) -> Facts:
+        """Return the facts of the server and of the account.  Raises Again."""
+        import nats.errors
+
+        try:
+            account = await self._jetstream.account_info()
+        except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
+            raise self._failed(error) from None
+        version, limits = self._connection.connected_server_version, account.limits
+        return Facts(
+            (version.major, version.minor),
+            self._connection.max_payload,
+            {"memory": limits.max_memory, "file": limits.max_storage},
+            {"memory": account.memory, "file": account.storage},
+        )
+
+    async def try_consumer(self) -> None:
+        """Read nothing, as a bridge would.  Raises Again."""
+        async with self._consumer(1):
+            await self._connection.flush(timeout=_CALL_S)
+        self._check()
 
     async def purge_below(self, place: int) -> None:
         """Take away what stands before a place.  Raises Again."""
@@ -182,7 +285,7 @@ class JetStream:
         try:
             await self._jetstream.purge_stream(self._stream, seq=place)
         except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
-            raise Again(str(error) or type(error).__name__) from None
+            raise self._failed(error) from None
 
     async def read(self, place: int) -> AsyncIterator[Stored]:
         """Yield what is stored from a place on, each place once and in order, for ever; Gap where one is missing.
@@ -218,6 +321,7 @@ class JetStream:
         try:
             message = await subscription.next_msg(timeout=_STALLED_S)
         except (nats.errors.Error, asyncio.TimeoutError):
+            self._check()
             return None
         return Stored(message.metadata.sequence.stream, message.subject.rpartition(".")[2], message.data)
 
@@ -243,6 +347,7 @@ class JetStream:
                     subject_of(self._domain, "*"), stream=self._stream, config=config, manual_ack=True
                 )
             except (nats.errors.Error, OSError, asyncio.TimeoutError):
+                self._check()
                 await asyncio.sleep(0.2)
         try:
             yield subscription

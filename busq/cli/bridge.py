@@ -166,3 +166,44 @@ def drop(domain: str, machine: str, urls: tuple[str, ...], creds: str | None, tl
 
     _call(domains.drop(Server(urls, creds, tls_ca), _checked("domain", domain), machine))
     click.echo(f"machine {machine} is out of domain {domain}", err=True)
+
+
+@bridge.command(epilog=examples("busq bridge check shop", "busq bridge check shop --machine till1 --json"))
+@click.argument("domain")
+@click.option("--machine", default="check", show_default=True, help="As which machine to try what a bridge does.")
+@SERVER
+@CREDS
+@TLS_CA
+@JSON
+def check(
+    domain: str, machine: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None, as_json: bool
+) -> int:
+    """Show what is wrong with DOMAIN before a bridge runs: servers, stream, room, permissions.
+
+    Nothing is stored, and nothing taken away.  Exit code 1 means that something is wrong.
+    """
+    from busq.bridge import check as checks
+    from busq.bridge.engine import Server
+
+    server = Server(urls, creds, tls_ca)
+    found = _call(checks.check(server, _checked("domain", domain), _checked("machine", machine)))
+    if as_json:
+        print_json({one.what: {"ok": one.is_good, "text": one.text} for one in found})
+    for one in found if not as_json else ():
+        word = {True: "ok", False: "wrong", None: "unknown"}[one.is_good]
+        click.echo(f"{word:8}{one.what}: {one.text}")
+    return int(any(one.is_good is False for one in found))
+
+
+@bridge.command("leader-move", epilog=examples("busq bridge leader-move shop"))
+@click.argument("domain")
+@SERVER
+@CREDS
+@TLS_CA
+def leader_move(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None) -> None:
+    """Have another server lead DOMAIN: before the one that does is stopped or upgraded."""
+    from busq.bridge import domain as domains
+    from busq.bridge.engine import Server
+
+    before, now = _call(domains.move_leader(Server(urls, creds, tls_ca), _checked("domain", domain)))
+    click.echo(f"domain {domain}: {now} leads, it was {before}", err=True)

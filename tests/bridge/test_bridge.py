@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from bridging import WAIT_S, Machine, Server, data_of, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
+from bridging import WAIT_S, Machine, data_of, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
 from conftest import Child
 
 import busq
+from busq.bench.nats_servers import NatsServer
 
 Make = Callable[..., Machine]
 Fork = Callable[..., Child]
@@ -146,7 +147,7 @@ def test_what_is_not_published_before_the_timeout_is_withdrawn(machine: Make) ->
 
 
 @pytest.mark.long
-def test_a_full_stream_is_named_and_its_message_withdrawn(machine: Make, server: Server) -> None:  # noqa: F811
+def test_a_full_stream_is_named_and_its_message_withdrawn(machine: Make, server: NatsServer) -> None:  # noqa: F811
     assert run_busq("bridge", "init", "small", "--max-bytes", str(1 << 20), "--server", server.url).returncode == 0
     here = machine("m1", begins=False)
     here.domain, here.options = "small", ["--lease", "3600"]  # no tick makes room
@@ -160,7 +161,7 @@ def test_a_full_stream_is_named_and_its_message_withdrawn(machine: Make, server:
 
 
 @pytest.mark.long
-def test_what_every_machine_has_resent_is_taken_from_the_stream(machine: Make, server: Server) -> None:  # noqa: F811
+def test_what_every_machine_has_resent_is_taken_from_the_stream(machine: Make, server: NatsServer) -> None:  # noqa: F811
     assert run_busq("bridge", "init", "small", "--max-bytes", str(1 << 20), "--server", server.url).returncode == 0
     here, there = machine("m1", begins=False), machine("m2", begins=False)
     for one in (here, there):
@@ -279,7 +280,7 @@ def test_a_stream_that_came_back_empty_ends_a_bridge_with_9(machine: Make, is_al
 
 
 @pytest.mark.long
-def test_a_server_that_is_killed_and_comes_back_with_its_files_loses_nothing(machine: Make, server: Server) -> None:  # noqa: F811
+def test_a_server_that_is_killed_and_comes_back_with_its_files_loses_nothing(machine: Make, server: NatsServer) -> None:  # noqa: F811
     assert run_busq("bridge", "init", "filed", "--server", server.url).returncode == 0
     here = machine("m1", begins=False)
     here.domain = "filed"
