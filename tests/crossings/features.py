@@ -268,26 +268,34 @@ class Node(Feature):
         nodes = taker.peer.nodes
         taker.facts[self] = nodes[0] if nodes else taker.peer.node()
 
-    def prepare_giver(self, giver: Giver, meanwhile: Callable[[], Any]) -> None:
+    def ask(self, giver: Any) -> bytes:
+        """Begin to ask for a handle: what a taker of before has answered does not count."""
         giver.facts.pop(self, None)
+        giver.facts[self, "number"] = number = giver.facts.get((self, "number"), 0) + 1
+        return b"node|?%d" % number
+
+    def prepare_giver(self, giver: Giver, meanwhile: Callable[[], Any]) -> None:
+        question = self.ask(giver)
         end_s = time.monotonic() + PATIENCE_S
         while self not in giver.facts:  # a taker that finds no room for its answer does not answer later
             expect(time.monotonic() < end_s, "the handle of a node does not come")
-            told(lambda: giver.peer.send("taker", b"node|?", timeout=0), busq.Full)
+            told(lambda: giver.peer.send("taker", question, timeout=0), busq.Full)
             meanwhile()
             giver.settle()
 
     async def prepare_in_loop(self, giver: Any) -> None:
+        question = self.ask(giver)
         end_s = time.monotonic() + PATIENCE_S
         while self not in giver.facts:  # a taker that is cancelled before it answers does not answer later
             expect(time.monotonic() < end_s, "the handle of a node does not come")
-            await giver.peer.send("taker", b"node|?")
+            await giver.peer.send("taker", question)
             with contextlib.suppress(busq.Empty):
                 self.giver_got(giver, await giver.peer.recv(0.5))
 
     def giver_got(self, giver: Giver, message: Any) -> bool:
-        if message.kind == "data" and message.data == b"node|!":
-            giver.facts[self] = message.handles[0]
+        if message.kind == "data" and message.data.startswith(b"node|!"):
+            if int(message.data[6:]) == giver.facts[self, "number"]:
+                giver.facts[self] = message.handles[0]
             return True
         return message.kind == "node_destroyed"
 
@@ -297,7 +305,7 @@ class Node(Feature):
     def read(self, taker: Taker, message: Any) -> list[Unit] | None:
         if message.kind in ("node_released", "node_destroyed"):
             return []
-        if message.kind == "data" and message.data == b"node|?":
+        if message.kind == "data" and message.data.startswith(b"node|?"):
             return []
         units = super().read(taker, message)
         if units is not None:
@@ -306,11 +314,13 @@ class Node(Feature):
         return units
 
     def after(self, taker: Taker, message: Any) -> Any:
-        if message.kind == "data" and message.data == b"node|?":
+        node = taker.facts.get(self)  # what enters a group takes, perhaps, before it has a node
+        if node is not None and message.kind == "data" and message.data.startswith(b"node|?"):
             # Giver, taker and witness may be in one thread, which makes no room while it waits here.
             timeout = None if taker.is_in_loop else 0
+            answer = message.data.replace(b"?", b"!")
             with contextlib.suppress(busq.PeerDead, busq.Full):
-                return taker.peer.send(message.sender, b"node|!", handles=[taker.facts[self].handle], timeout=timeout)
+                return taker.peer.send(message.sender, answer, handles=[node.handle], timeout=timeout)
         return None
 
 
