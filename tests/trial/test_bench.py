@@ -433,7 +433,8 @@ def test_orders_are_printed_drawn_and_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--orders", "all", "--peers"], "--peers, --order, --orders and --compare exclude each other"),
+        (["--orders", "all", "--peers"], "--peers, --order, --orders, --compare and --bridge exclude each other"),
+        (["--bridge", "--sizes", "64"], "--bridge has workloads and sizes of its own"),
         (["--orders", "best"], "Invalid value for '--orders': "),
         (["--order", "fifo", "--workloads", "depth"], "orders are measured under one_to_one, "),
     ],
