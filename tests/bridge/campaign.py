@@ -69,7 +69,7 @@ class Supervised(Machine):
 
 
 class Fate(NamedTuple):
-    """What a send has said: of a message that it `sent` (1), or not (0), or perhaps (None)."""
+    """What became of a send: its message was `sent` (1), or not (0), or perhaps (None)."""
 
     number: int
     sent: int | None
@@ -296,7 +296,7 @@ def run(n_faults: int, seed: int, directory: Path, say: Callable[[str], object] 
 
 
 def found_wrong(members: list[Member], senders: list[Sender]) -> Iterator[str]:
-    """Compare what the members have received with what the senders were told."""
+    """Compare what the members have received with the fates of what was sent."""
     first, second = (member.wide for member in members)
     if first != second:
         pairs = enumerate(zip(first, second, strict=False))
