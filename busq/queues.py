@@ -21,7 +21,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from busq import errors
 from busq._native import _core as core
@@ -38,6 +38,9 @@ from busq._port.queue_shutdown import DROPPED, Ending
 from busq.bus import Bus
 from busq.peer import Message
 
+if TYPE_CHECKING:
+    from busq._port.queue_users import Users
+
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 
 _T = TypeVar("_T")
@@ -46,7 +49,9 @@ _T = TypeVar("_T")
 # ---- what all queues have in common ----
 
 
-def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str, maxsize: int, views: bool) -> Any:
+def _revive(
+    kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str, maxsize: int, views: bool, ends: bool
+) -> Any:
     queue = kind.__new__(kind)
     try:
         home = find_home(key, is_default=is_default)
@@ -54,7 +59,7 @@ def _revive(kind: Any, key: tuple[str, str, bytes], is_default: bool, name: str,
         # Not as it is: a process that reads tasks from a pipe takes an OSError for the pipe's end, and leaves quietly.
         text = f"the queue {name!r} can't be used here, for its bus can't be opened: {error}"
         raise pickle.UnpicklingError(text) from error
-    queue._settle(home, name, maxsize, views=views, is_private=False)
+    queue._settle(home, name, maxsize, views=views, ends=ends, is_private=False)
     home.raw.handed(name, -1)
     return queue
 
@@ -66,22 +71,27 @@ def _closed(queue: _Base[Any]) -> OSError:
 
 class _Base(Awaited[_T], Ending):
     _never_overflows = False
+    _users: Users | None = None  # where it ends with those that put
     _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
 
-    def __init__(self, maxsize: int = 0, *, bus: Bus | None = None, views: bool = False) -> None:
+    def __init__(self, maxsize: int = 0, *, bus: Bus | None = None, views: bool = False, ends: bool = False) -> None:
         maxsize = integer("maxsize", maxsize, "a whole number; 0 or less is no limit")
         home = default_home() if bus is None else home_on(bus)
-        self._settle(home, private_name("queue"), max(0, maxsize), views=bool(views), is_private=True)
+        self._settle(home, private_name("queue"), max(0, maxsize), views=bool(views), ends=bool(ends), is_private=True)
         reader = self._local.open_reader(is_new=True)
         if 0 < maxsize < home.capacity:
             core.set_limit(reader, maxsize)
 
-    def _settle(self, home: Home, name: str, maxsize: int, *, views: bool, is_private: bool) -> None:
+    def _settle(self, home: Home, name: str, maxsize: int, *, views: bool, ends: bool, is_private: bool) -> None:
         self._home, self._name, self._maxsize, self._views = home, name, maxsize, views
         self._dump, self._unpack = (dumps_for_views, unpack_views) if views else (dumps, unpack_copies)
         # Shared memory holds fewer than the queue may: what finds no room there waits here.
         self._overflows = not self._never_overflows and not 0 < maxsize <= home.capacity
         self._begin(is_private=is_private)
+        if ends:
+            from busq._port.queue_users import Users  # here, since most queues need none
+
+            self._users = Users(home, name, weakref.WeakMethod(self.shutdown))
         register(self)
 
     def _begin(self, *, is_private: bool) -> None:
@@ -91,13 +101,19 @@ class _Base(Awaited[_T], Ending):
         self._send: Callable[..., Any] | None = None
         self._recv: Callable[..., Message] | None = None
         self._tasks = self._local.tasks = Tasks(self._home, self._name)
+        if self._users is not None:
+            self._users.begin_in_child()
         # Not at the end of the process, where threads that are not waited for may still be in `get`.
         weakref.finalize(self, let_go, self._local).atexit = False
 
     def __reduce__(self) -> Any:
         self._local.is_private = False
         hand_on(self._home, self._name)
-        return _revive, (type(self), self._home.key, self._home.is_default, self._name, self._maxsize, self._views)
+        ends = self._users is not None
+        if self._users is not None:
+            self._users.hands_on()
+        key, is_default = self._home.key, self._home.is_default
+        return _revive, (type(self), key, is_default, self._name, self._maxsize, self._views, ends)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r} of bus {self._home.bus.name!r}>"
@@ -125,7 +141,20 @@ class _Base(Awaited[_T], Ending):
 
     # ---- putting ----
 
+    def _will_put(self) -> None:
+        """Count as a process that may put, until it gets."""
+        if self._users is not None:
+            self._recv = None  # the next `get` comes by `_will_get`
+            self._users.may_put()
+
+    def _will_get(self) -> None:
+        """Count no more as a process that may put, until it does."""
+        if self._users is not None:
+            self._send = None
+            self._users.gets()
+
     def _open_sender(self) -> Callable[..., Any]:
+        self._will_put()
         self._send = send = self._home.sender().send
         return send
 
@@ -147,6 +176,7 @@ class _Base(Awaited[_T], Ending):
 
     def _put_over(self, data: Any, timeout: float | None) -> None:
         """Put into a queue without room, or behind what has found none."""
+        self._will_put()
         deadline = Deadline(timeout)
         try:
             if timeout != 0 and not self._local.overflow.items and self._put_late(data, timeout):
@@ -183,6 +213,7 @@ class _Base(Awaited[_T], Ending):
     # ---- getting ----
 
     def _open_reader(self) -> Callable[..., Message]:
+        self._will_get()
         self._recv = recv = self._local.open_reader().recv
         return recv
 
@@ -261,6 +292,8 @@ class _Base(Awaited[_T], Ending):
         """
         self._is_closed = True
         self._recv = None
+        if self._users is not None:
+            self._users.close()
         self._tasks.close()
         self._local.close_reader()
 
@@ -281,7 +314,9 @@ class Queue(_Base[_T]):
     objects of up to 2 GiB when pickled, as far as there is shared memory; `views`, True to get arrays, Arrow tables and
     all that hands its buffers over out of band (pickle protocol 5) without a copy, as `Message.object` does: they are
     read-only views of shared memory, and keep it until the last of them is dropped.  Otherwise they are the getter's
-    own.
+    own.  `ends`, True to have it shut down once no process is left that may put: `get` raises ShutDown then, behind
+    the last object.  A process may put from when it has the queue until it gets from it, closes it or ends, whatever
+    ends it; if it puts again, it may again.  What opens a pickle that was made so far may put as well.
 
     Errors: NoSpace where there is no memory for the bus; ValueError if `bus` has another order than bus1; TypeError.
 
@@ -447,7 +482,7 @@ class SimpleQueue(_Base[_T], Ends):
 
     As `Queue`, but that `put` waits where shared memory has no room: behind 3072 objects, or the capacity of `bus`.
 
-    Parameters: `bus` and `views`, as for `Queue`.
+    Parameters: `bus`, `views` and `ends`, as for `Queue`.
 
     Errors: those of `Queue`.
 
@@ -463,8 +498,8 @@ class SimpleQueue(_Base[_T], Ends):
     _never_overflows = True
     _is_closed_unused = True
 
-    def __init__(self, *, bus: Bus | None = None, views: bool = False) -> None:
-        super().__init__(bus=bus, views=views)
+    def __init__(self, *, bus: Bus | None = None, views: bool = False, ends: bool = False) -> None:
+        super().__init__(bus=bus, views=views, ends=ends)
 
     def _refuse(self) -> NoReturn:
         raise _closed(self)
@@ -549,8 +584,8 @@ class JoinableQueue(Queue[_T]):
     killed before, the object goes to another one that gets; so `join` does not wait for the dead.  A process that ends
     in good order with objects it has not reported drops them, and no process waits for them.
 
-    Parameters: `maxsize`, `bus` and `views`, as for `Queue`; an object that a process has got takes no room, and a view
-    may be looked at beyond `task_done`.
+    Parameters: `maxsize`, `bus`, `views` and `ends`, as for `Queue`; an object that a process has got takes no room,
+    and a view may be looked at beyond `task_done`.
 
     Errors: those of `Queue`.
 
@@ -698,6 +733,8 @@ class JoinableQueue(Queue[_T]):
         """
         self._is_closed = True
         self._recv = None
+        if self._users is not None:
+            self._users.close()
         if self._local.held.is_empty():  # type: ignore[union-attr]
             self._tasks.close()
             self._local.close_reader()
@@ -733,6 +770,7 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
     data = (dumps_for_views if any(queue._views for queue in chosen) else dumps)(obj)
     deadline = Deadline(timeout)
     for queue in chosen:
+        queue._will_put()
         if not queue._local.overflow.wait(deadline):
             raise errors.Full(f"{queue!r} had no room until the timeout for what was put before")
     left_ns = deadline.left_ns()

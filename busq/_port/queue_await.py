@@ -150,6 +150,8 @@ class Awaited(Generic[_T]):
         def _awaits_last(self, error: errors.ShutDown) -> bool: ...
         def _put(self, data: Any, timeout: float | None) -> None: ...
         def _read(self, message: Message) -> Any: ...
+        def _will_put(self) -> None: ...
+        def _will_get(self) -> None: ...
 
     async def aput(self, obj: _T, timeout: float | None = None) -> None:
         """Put an object in, in an event loop: where there is no room, this task waits, and others run.
@@ -201,6 +203,7 @@ class Awaited(Generic[_T]):
         if self._overflows:
             await _try_so(lambda: self._put(data, 0), timeout)
             return
+        self._will_put()
         try:
             await (await self._tasks.sender()).send(self._name, data, timeout=timeout)
         except errors.Full:
@@ -209,6 +212,7 @@ class Awaited(Generic[_T]):
             self._fail(error, data)
 
     async def _aget(self, timeout: float | None) -> Any:
+        self._will_get()
         try:
             reader = await self._tasks.reader()
             message = await reader.recv(timeout, ack=self._awaits_ack)
@@ -276,6 +280,7 @@ class Awaited(Generic[_T]):
         if self._is_closed:
             self._refuse()
         try:
+            self._will_get()
             return self._local.open_reader().fileno()
         except TROUBLE as error:
             self._fail(error)
