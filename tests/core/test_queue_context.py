@@ -181,6 +181,21 @@ def test_a_package_passes_its_own_tests() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def square_loudly(number: int, progress: Any) -> int:
+    progress.put(number)
+    return number * number
+
+
+@pytest.mark.skipif(importlib.util.find_spec("joblib") is None, reason="needs joblib")
+def test_workers_of_joblib_get_a_queue_as_an_argument() -> None:
+    import joblib
+
+    progress = busq.Queue()
+    found = joblib.Parallel(n_jobs=2)(joblib.delayed(square_loudly)(number, progress) for number in range(20))
+    assert found == [number * number for number in range(20)]
+    assert sorted(progress.get(timeout=PATIENCE_S) for _ in range(20)) == [*range(20)]
+
+
 @pytest.mark.skipif(importlib.util.find_spec("pebble") is None, reason="needs pebble")
 def test_a_pool_of_pebble() -> None:
     import pebble
