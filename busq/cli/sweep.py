@@ -94,8 +94,8 @@ def _run(source: str, as_json: bool, options: dict[str, Any]) -> int:
     from busq.cli import sweep_show as tables
     from busq.lab.sweep import read
     from busq.lab.sweep.flow import plan
-    from busq.lab.sweep.parts import need_arrow
     from busq.lab.sweep.pool import Pool
+    from busq.lab.sweep.result_files import need_arrow
 
     need_arrow()
     grid = read(source)

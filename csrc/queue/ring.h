@@ -21,7 +21,7 @@
  *      tail word:  closed (1 bit) | life, or how it has ended (11 bits) | position (52 bits)
  *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
  *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of
- *                  several readers (shm/message/share.h)
+ *                  several readers (shm/message/shared_take.h)
  *
  * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot
  * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never

@@ -15,7 +15,7 @@
 #include "shm/memory/names.h"
 #include "shm/memory/peer.h"
 #include "shm/message/reference.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/send/multicast.h"
 #include <string.h>
 
@@ -181,7 +181,7 @@ typedef struct {
 } message_count;
 
 /* Counts what stands in a ring and belongs to a queue: in its own ring, or in the hands of one of its readers
- * (share.h). */
+ * (shared_take.h). */
 static void ring_count(const busq_bus *bus, uint32_t slot, uint32_t queue, message_count *count)
 {
   const busq_ring ring = busq_bus_ring(bus, slot);
@@ -234,7 +234,7 @@ int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t 
   return BUSQ_OK;
 }
 
-/* Messages that are done with stay behind the head until the reader takes another one (share.h). */
+/* Messages that are done with stay behind the head until the reader takes another one (shared_take.h). */
 uint64_t busq_peer_hands(busq_peer *peer)
 {
   const busq_ring ring = busq_bus_ring(peer->bus, peer->slot);

@@ -12,7 +12,7 @@
  * keys of messages show; messages that are not final, or that a reader has in its hands.
  */
 #include "base/error.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/receive/look.h"
 #include <string.h>
 

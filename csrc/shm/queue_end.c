@@ -23,7 +23,7 @@
  */
 #include "base/error.h"
 #include "shm/memory/peer.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/wake/wake.h"
 
 int busq_bus_end_queue(busq_bus *bus, uint64_t target, int drops)

@@ -116,14 +116,14 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
         (
             "share-offered",
             "kill",
-            "shm/message/share.c",
+            "shm/message/shared_take.c",
             "bits = BUSQ_RING_OFFERED | (seen.sender & BUSQ_RING_RETURNED);",
             "bits = seen.sender & BUSQ_RING_RETURNED;",
         ),
         (
             "put-late",
             "kill",
-            "shm/message/share.c",
+            "shm/message/shared_take.c",
             "busq_reference_fate(bus, queue, seen) == BUSQ_FATE_DEAD;",
             "false;",
         ),

@@ -32,9 +32,9 @@ from busq.lab.sweep import (
     answers,
     cells,
     parse,
-    parts,
     plan,
     read,
+    result_files,
     shipped,
     sweep,
     tasks,
@@ -45,7 +45,7 @@ from busq.lab.sweep.estimate import estimate, ratios
 from busq.lab.sweep.pool import Pool
 from busq.sim import run as simulate
 
-DOCUMENTED = [f"lab.sweep.{name}" for name in ("grid", "read", "cells", "parts", "draw_grid")]
+DOCUMENTED = [f"lab.sweep.{name}" for name in ("grid", "read", "cells", "result_files", "draw_grid")]
 QUICK = """
 seeds = 3
 keep = ["execution_time_s", "latency_mean_s"]
@@ -254,7 +254,7 @@ def test_what_another_simulator_measured_is_not_taken_for_ours(tmp_path: Path, m
     grid = parse("[grid]\norder = 'mfss'\nprocesses = [3, 4]\nmessages = 3")
     ours = {cell.identity for cell in cells(grid)}
     sweep(grid, tmp_path, Pool(1))
-    for room in ("cells", "parts", "answers"):
+    for room in ("cells", "result_files", "answers"):
         monkeypatch.setattr(importlib.import_module(f"busq.lab.sweep.{room}"), "simulator", lambda: "another")
     assert not ours & {cell.identity for cell in cells(grid)}
     again = sweep(grid, tmp_path, Pool(1))
@@ -333,7 +333,7 @@ def test_a_cell_without_a_result_is_a_row_with_its_error_and_is_tried_again(tmp_
 def test_an_order_that_loses_its_run_is_told_and_not_averaged(tmp_path: Path) -> None:
     found = sweep(parse("[grid]\norder = 'mfss'\nlost_share = 0.0\nprocesses = 3\nmessages = 2"), tmp_path, Pool(1))
     assert found.ok
-    row = parts.measure("x", {"order": "mfss", "processes": 3, "lost_share": 0.5}, 1)
+    row = result_files.measure("x", {"order": "mfss", "processes": 3, "lost_share": 0.5}, 1)
     assert "lost_share is 0.5" in row["error"]
 
 
@@ -341,11 +341,11 @@ def test_a_damaged_file_is_left_out_with_a_word_and_its_cells_are_measured_again
     grid = parse(QUICK)
     for text in (QUICK.replace("processes = [3, 5]", "processes = 3"), QUICK):
         sweep(parse(text), tmp_path, Pool(1))
-    names = sorted(parts.listed(tmp_path))
+    names = sorted(result_files.listed(tmp_path))
     assert len(names) == 2
-    path = parts.place_of(tmp_path) / names[0]
+    path = result_files.place_of(tmp_path) / names[0]
     path.write_bytes(path.read_bytes()[:-20])
-    (parts.place_of(tmp_path) / "part-0123-4.parquet").write_bytes(b"")
+    (result_files.place_of(tmp_path) / "part-0123-4.parquet").write_bytes(b"")
     found = sweep(grid, tmp_path, Pool(1))
     assert found.measured == 18
     assert [note.split(": ")[1][:8] for note in found.notes] == ["left out"] * len(found.notes)
@@ -353,12 +353,12 @@ def test_a_damaged_file_is_left_out_with_a_word_and_its_cells_are_measured_again
 
 
 def test_two_sweeps_into_one_directory_are_refused(tmp_path: Path) -> None:
-    with parts.holding(tmp_path), pytest.raises(SweepError, match="another sweep"):
+    with result_files.holding(tmp_path), pytest.raises(SweepError, match="another sweep"):
         sweep(parse(QUICK), tmp_path, Pool(1))
 
 
 def test_hidden_files_of_the_dead_are_removed(tmp_path: Path) -> None:
-    place = parts.place_of(tmp_path)
+    place = result_files.place_of(tmp_path)
     place.mkdir(parents=True)
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()
@@ -366,7 +366,7 @@ def test_hidden_files_of_the_dead_are_removed(tmp_path: Path) -> None:
     dead, alive = (place / f".part-1-2.parquet.{host}.{pid}" for pid in (child.pid, os.getpid()))
     for path in (dead, alive):
         path.touch()
-    with parts.holding(tmp_path):
+    with result_files.holding(tmp_path):
         assert not dead.exists()
         assert alive.exists()
 
@@ -392,17 +392,17 @@ def test_a_pool_killed_half_way_loses_only_what_ran(tmp_path: Path) -> None:
     out = tmp_path / "out"
     child = subprocess.Popen([sys.executable, script, grid, out])
     try:
-        wait_until(lambda: len(parts.listed(out)) >= 2)
+        wait_until(lambda: len(result_files.listed(out)) >= 2)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
     chosen = {cell.identity for cell in cells(parse(text))}
-    kept = parts.finished(out, chosen)
+    kept = result_files.finished(out, chosen)
     todo = plan(parse(text), out, 2)
     assert 0 < len(kept.identities) < len(chosen)
     assert len(kept.identities) + sum(len(task.cells) for task in todo.dealt) == len(chosen)
     assert not {cell.identity for task in todo.dealt for cell in task.cells} & kept.identities
-    assert sum(parts.listed(out).values()) == len(kept.identities)
+    assert sum(result_files.listed(out).values()) == len(kept.identities)
 
 
 # ---- what people see ----

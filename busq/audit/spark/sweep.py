@@ -22,7 +22,7 @@ from pyspark.sql.window import Window
 
 from busq.audit.spark.sessions.driver import interruptible, parallelism, setting
 from busq.audit.spark.sessions.workers import require
-from busq.lab.sweep import flow, parts
+from busq.lab.sweep import flow, result_files
 from busq.lab.sweep.cells import Cell, Task, simulator
 from busq.lab.sweep.estimate import t95
 from busq.lab.sweep.flow import Answers, Progress
@@ -69,8 +69,8 @@ def sweep(
     """Simulate what `directory` does not have yet of a grid, and return what all of it comes to.
 
     Parameters: `limit`, only so many simulations, the first; `progress(done, total)` is called as tasks end.
-    Errors: GridError, `busq.lab.sweep.parts.SweepError`, OSError.  Cost: that of the simulations, a twentieth of a
-    second per task of two seconds, and some seconds for the queries.
+    Errors: GridError, `busq.lab.sweep.SweepError`, OSError.  Cost: that of the simulations, a twentieth of a second
+    per task of two seconds, and some seconds for the queries.
 
     >>> with busq.spark.session("local[2]") as spark:                                            # doctest: +SKIP
     ...     sweep(spark, busq.lab.sweep.read("fig6"), "fig6.sweep").measured
@@ -125,10 +125,10 @@ def measure(
     answers = _tasks(spark, dealt).mapInArrow(_simulating(grid, where), MEASURED)
     with _watching(spark, dealt, where, progress):
         answered = answers.collect()  # a row per task
-    here = parts.listed(where)
+    here = result_files.listed(where)
     absent = [row for row in answered if row["file"] not in here]
     if absent:
-        raise parts.SweepError(
+        raise result_files.SweepError(
             f"{directory}: {len(absent):,} of {len(answered):,} files were written elsewhere: "
             "expected a directory that this machine and all executors share"
         )
@@ -159,12 +159,12 @@ def _simulating(grid: Grid, directory: str) -> Callable[[Iterable[Any]], Iterato
         for batch in batches:
             for row in batch.to_pylist():
                 cells = [
-                    parts.measure(cell, grid.point(number), seed, refused)
+                    result_files.measure(cell, grid.point(number), seed, refused)
                     for cell, number, seed, refused in zip(
                         row["cells"], row["numbers"], row["seeds"], row["refused"], strict=True
                     )
                 ]
-                path = parts.write(cells, directory)
+                path = result_files.write(cells, directory)
                 answer = {
                     "task": row["task"],
                     "file": path.name,
@@ -182,7 +182,7 @@ def _watching(spark: SparkSession, dealt: Sequence[Task], directory: str, progre
     """Report how far the tasks are, by the files that appear; end them on request."""
     total = sum(len(task.cells) for task in dealt)
     tag = f"busq-sweep-{id(dealt)}"
-    with parts.watching(directory, total, progress), interruptible(spark, tag) as interrupt:
+    with result_files.watching(directory, total, progress), interruptible(spark, tag) as interrupt:
         try:
             yield
         except BaseException:
@@ -204,7 +204,7 @@ def rows(spark: SparkSession, files: Sequence[Path], chosen: Sequence[Cell]) -> 
     """
     listed = [(cell.identity, cell.number, cell.situation, cell.table) for cell in chosen]
     plan = spark.createDataFrame(pyarrow.table(list(zip(*listed, strict=True)), PLAN.names), PLAN)
-    schema = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in parts.columns().items())
+    schema = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in result_files.columns().items())
     reader = spark.read.schema(schema)
     table = reader.parquet(*map(_path, files)) if files else spark.createDataFrame([], schema)
     once = Window.partitionBy("cell").orderBy(F.col("error").isNotNull(), "error")

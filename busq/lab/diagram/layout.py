@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from busq.lab.diagram.parts import Place
+from busq.lab.diagram.shapes import Place
 from busq.lab.diagram.words import abbreviate, one_line
 from busq.lab.execution import Event, Execution
 from busq.lab.stage import Stage

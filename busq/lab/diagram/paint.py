@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from typing import Any
 
-from busq.lab.diagram.parts import Arrow, Box, Line, Mark, Part, Picture, Text
+from busq.lab.diagram.shapes import Arrow, Box, Line, Mark, Part, Picture, Text
 
 __all__ = ["paint", "widths"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from busq.lab.diagram.layout import ARROW, FONT, NAME_GAP, Bar, Layout
-from busq.lab.diagram.parts import Arrow, Box, Line, Mark, Part, Picture, Place, Text
+from busq.lab.diagram.shapes import Arrow, Box, Line, Mark, Part, Picture, Place, Text
 from busq.lab.diagram.words import one_line, wrap
 from busq.lab.execution import Event, Execution
 from busq.lab.observers import Verdict

@@ -24,10 +24,10 @@ from busq.lab.sweep.claims import judge
 from busq.lab.sweep.flow import Engine, plan, sweep
 from busq.lab.sweep.grid import Grid, GridError
 from busq.lab.sweep.paper_figures import EXECUTION, FIGURES, Figure, Measured, Point, Settings
-from busq.lab.sweep.parts import SweepError
 from busq.lab.sweep.pool import Pool, PoolError, run_all
 from busq.lab.sweep.read import CELLS_MAX, parse, read, shipped
 from busq.lab.sweep.result import SweepResult
+from busq.lab.sweep.result_files import SweepError
 
 __all__ = [
     "CELLS_MAX",

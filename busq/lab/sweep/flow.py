@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from busq._util.files import replacing
-from busq.lab.sweep import parts
+from busq.lab.sweep import result_files
 from busq.lab.sweep.cells import Cell, Task, cells, seconds_expected, tasks
 from busq.lab.sweep.grid import Grid
 from busq.lab.sweep.result import SweepResult
@@ -91,7 +91,11 @@ def plan(grid: Grid, directory: str | os.PathLike[str], cores: int, limit: int |
     """
     chosen = cells(grid, limit)
     identities = {cell.identity for cell in chosen}
-    before = parts.finished(directory, identities) if parts.listed(directory) else parts.Done(frozenset(), ())
+    before = (
+        result_files.finished(directory, identities)
+        if result_files.listed(directory)
+        else result_files.Done(frozenset(), ())
+    )
     missing = [cell for cell in chosen if cell.identity not in before.identities]
     return Plan(chosen, missing, tasks(missing, cores) if missing else [], cores, before.notes)
 
@@ -110,14 +114,14 @@ def sweep(
     Errors: GridError, SweepError, OSError; what the engine raises.
     """
     where = os.fspath(directory)
-    parts.need_arrow()
-    with parts.holding(where):
+    result_files.need_arrow()
+    with result_files.holding(where):
         begin = time.monotonic()
         todo = plan(grid, where, engine.cores, limit)
         seconds = engine.measure(grid, todo.dealt, where, progress) if todo.dealt else 0.0
         ended = time.monotonic()
         identities = {cell.identity for cell in todo.chosen}
-        after = parts.finished(where, identities)
+        after = result_files.finished(where, identities)
         answers = engine.ask(grid, after.files, todo.chosen)
         _keep(Path(where), grid, answers)
     return SweepResult(
@@ -138,7 +142,7 @@ def sweep(
 
 def _keep(directory: Path, grid: Grid, answers: Answers) -> None:
     parquet = importlib.import_module("pyarrow.parquet")
-    arrow = parts.need_arrow()
+    arrow = result_files.need_arrow()
     tables: Mapping[str, Rows] = {
         "points": answers.points,
         "comparisons": answers.comparisons,

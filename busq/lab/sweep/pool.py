@@ -27,7 +27,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from busq.lab.sim import Config, Result, run
-from busq.lab.sweep import parts
+from busq.lab.sweep import result_files
 from busq.lab.sweep.answers import answers
 from busq.lab.sweep.cells import Cell, Task
 from busq.lab.sweep.cost import memory_bytes
@@ -185,14 +185,14 @@ class Pool:
         del grid  # the cells know all
         total = sum(len(task.cells) for task in dealt)
         if min(self.cores, len(dealt)) == 1:
-            with parts.watching(directory, total, progress):
+            with result_files.watching(directory, total, progress):
                 return sum(work(_as_work(task), directory) for task in dealt)
         try:
-            with workers(self.cores) as pool, parts.watching(directory, total, progress):
+            with workers(self.cores) as pool, result_files.watching(directory, total, progress):
                 waiting = [pool.submit(work, _as_work(task), directory) for task in dealt]
                 return sum(future.result() for future in as_completed(waiting))
         except PoolError:
-            raise parts.SweepError(
+            raise result_files.SweepError(
                 "a simulating process died; if it was killed for its memory, use fewer --jobs"
             ) from None
 
@@ -212,6 +212,6 @@ def _as_work(task: Task) -> Work:
 
 def work(some: Work, directory: str) -> float:
     """Do a task, write its file, and return how long its simulations took."""
-    rows = [parts.measure(*one) for one in some]
-    parts.write(rows, directory)
+    rows = [result_files.measure(*one) for one in some]
+    result_files.write(rows, directory)
     return float(sum(row["seconds"] for row in rows))

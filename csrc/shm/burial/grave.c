@@ -5,7 +5,7 @@
 #include "shm/memory/arena.h"
 #include "shm/message/commit.h"
 #include "shm/message/reference.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/wake/fifo.h"
 #include "shm/wake/wake.h"
 #include <sys/types.h>

@@ -10,7 +10,7 @@
 #include "shm/memory/life.h"
 #include "shm/memory/mapping.h"
 #include "shm/memory/shown.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/node/node.h"
 #include "shm/receive/receive.h"
 #include "shm/trace/tracer.h"

@@ -94,7 +94,7 @@ enum {
   BUSQ_LIFE_DURABLE = 0x100, /* beside the others: its queue stays open, whatever happens to its peer */
   BUSQ_LIFE_DROPPED =
       0x200, /* of a peer that is gone: what it left is given back once it is buried, and is no successor's any more */
-  BUSQ_LIFE_SHARED = 0x400, /* a queue of several readers, each of which has a slot besides (share.h) */
+  BUSQ_LIFE_SHARED = 0x400, /* a queue of several readers, each of which has a slot besides (shared_take.h) */
   BUSQ_LIFE_CONSUMER = 0x800 /* one of those: it sends, and receives from the queue that its slot names */
 };
 
@@ -171,7 +171,7 @@ typedef struct {
   uint64_t reclaimed; /* extents before it were looked at last; a hint */
   uint64_t packing;   /* how far the dead references are taken out of its queue (compact.c); 0: not begun */
   uint64_t packed;    /* the tail when that began */
-  uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (share.c); 0: not begun */
+  uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (shared_take.c); 0: not begun */
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
   uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (tally.c) */

@@ -56,7 +56,7 @@ uint64_t busq_life_name(const busq_bus *bus, uint32_t slot);
 bool busq_life_is_going_on(const busq_bus *bus, uint64_t name);
 /* Takes the slot's byte, for a peer to be: 0 or -1.  The caller is in the slot's grave. */
 int busq_life_hold(int fd, uint32_t slot);
-/* Holds the slot's byte as one of the readers of a shared queue (share.h). */
+/* Holds the slot's byte as one of the readers of a shared queue (shared_take.h). */
 int busq_life_share(int fd, uint32_t slot);
 
 #endif /* BUSQ_SHM_MEMORY_LIFE_H */

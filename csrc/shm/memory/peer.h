@@ -244,7 +244,7 @@ typedef struct {
   busq_ring ring;     /* our own, or the one that we share */
   busq_slot *inbox;   /* the slot that it belongs to */
   uint32_t inbox_slot;
-  bool is_consumer;   /* one of several readers of it (share.h) */
+  bool is_consumer;   /* one of several readers of it (shared_take.h) */
   bool is_dropped;    /* its queue has ended, with what stood there (queue_end.c) */
   bool has_reached;   /* for what was found, and not taken it */
   busq_heap heap;
@@ -256,7 +256,7 @@ typedef struct {
   busq_viewed *views;         /* [groups], made by the first message of one */
   uint32_t joined_by; /* the thread that has made this peer */
   busq_reader readers[BUSQ_READERS_MAX]; /* the last one first */
-  /* One of several readers (share.h). */
+  /* One of several readers (shared_take.h). */
   uint32_t returns;   /* of the queue, when we last began to scan at its head */
   uint64_t tended_ns; /* by the tick: when we last looked for dead readers */
   uint32_t tended;    /* the slot at which that goes on */

@@ -22,7 +22,7 @@
  * The number of a request is made of the place and its turn.  Turns go on rising in the next life of the asker's slot,
  * so a process that was stopped since it looked finds another turn, and its swap fails.
  *
- * One of several readers writes itself down while the message is claimed by it alone (share.h), and before it is
+ * One of several readers writes itself down while the message is claimed by it alone (shared_take.h), and before it is
  * released.  Killed before that, it leaves the message to another reader; killed right behind it, too, and then the
  * asker may take the request for lost with this reader.
  *

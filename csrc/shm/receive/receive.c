@@ -2,7 +2,7 @@
 #include "shm/receive/receive.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
 #include "shm/receive/several.h"

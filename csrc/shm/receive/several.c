@@ -5,7 +5,7 @@
 #include "base/time.h"
 #include "shm/burial/grave.h"
 #include "shm/message/reply_place.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
 

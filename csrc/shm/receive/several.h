@@ -2,7 +2,7 @@
 #ifndef BUSQ_SHM_RECEIVE_SEVERAL_H
 #define BUSQ_SHM_RECEIVE_SEVERAL_H
 /*
- * Receiving as one of several readers of a queue (share.h): a reader takes only what it has reached for by a swap.
+ * Receiving as one of several readers of a queue (shared_take.h): a reader takes only what it has reached for by a swap.
  *
  * All of these want the receive latch.
  */

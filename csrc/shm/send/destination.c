@@ -2,7 +2,7 @@
 #include "shm/send/destination.h"
 #include "base/error.h"
 #include "shm/burial/grave.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/wake/slice.h"
 
 /* ---- which they are ---- */

@@ -2,7 +2,7 @@
 #include "shm/wait/send_call.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "shm/send/draft.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/descriptor.h"

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from busq.audit.spark import sweep as on_spark
 from busq.audit.spark.sessions.places import sweep as sweep_places
-from busq.lab.sweep import cells, parse, parts, plan, sweep
+from busq.lab.sweep import cells, parse, plan, result_files, sweep
 from busq.lab.sweep.pool import Pool
 
 SMALL = """
@@ -81,9 +81,9 @@ def test_one_core_gives_what_two_give(spark: SparkSession, tmp_path: Path) -> No
     for cores in (1, 2):
         where = tmp_path / str(cores)
         todo = plan(grid, where, cores)
-        with parts.holding(where):
+        with result_files.holding(where):
             on_spark.measure(spark, grid, todo.dealt, str(where))
-        rows.append(on_spark.OnSpark(spark).ask(grid, parts.finished(where).files, chosen).points)
+        rows.append(on_spark.OnSpark(spark).ask(grid, result_files.finished(where).files, chosen).points)
     assert all(map(same, *rows))
     assert len(rows[0]) == 12
 
@@ -91,7 +91,7 @@ def test_one_core_gives_what_two_give(spark: SparkSession, tmp_path: Path) -> No
 def test_a_file_that_is_damaged_is_left_out_with_a_word(spark: SparkSession, tmp_path: Path) -> None:
     grid = parse(SMALL.replace("packets_max = 1500", ""))
     on_spark.sweep(spark, grid, str(tmp_path), limit=18)
-    (path,) = parts.place_of(tmp_path).glob("part-*")
+    (path,) = result_files.place_of(tmp_path).glob("part-*")
     path.write_bytes(path.read_bytes()[:200])
     found = on_spark.sweep(spark, grid, str(tmp_path))
     assert found.measured == found.cells == 36
@@ -105,9 +105,9 @@ def test_files_that_were_written_elsewhere_are_told(
 ) -> None:
     """As where executors do not share the directory with us."""
     grid = parse(SMALL)
-    with parts.holding(tmp_path), monkeypatch.context() as patch:
-        patch.setattr(parts, "listed", lambda directory: {})
-        with pytest.raises(parts.SweepError, match="all executors share"):
+    with result_files.holding(tmp_path), monkeypatch.context() as patch:
+        patch.setattr(result_files, "listed", lambda directory: {})
+        with pytest.raises(result_files.SweepError, match="all executors share"):
             on_spark.measure(spark, grid, plan(grid, tmp_path, 2).dealt, str(tmp_path))
 
 
@@ -136,7 +136,7 @@ def test_a_sweep_killed_half_way_goes_on_where_it_was(spark: SparkSession, tmp_p
     grid = parse(text)
     child = subprocess.Popen([sys.executable, script, file, out, place])
     try:
-        wait_until(lambda: len(parts.listed(out)) >= 2)
+        wait_until(lambda: len(result_files.listed(out)) >= 2)
         processes = psutil.Process(child.pid).children(recursive=True)
     finally:
         os.kill(child.pid, signal.SIGKILL)
@@ -146,16 +146,16 @@ def test_a_sweep_killed_half_way_goes_on_where_it_was(spark: SparkSession, tmp_p
     sweep_places(place, "busq-spark-")
     assert list(place.iterdir()) == []
     wait_until(lambda: not _hidden(out))  # what ran may still end
-    before = {path: path.stat().st_mtime_ns for path in parts.place_of(out).glob("part-*")}
-    kept = parts.finished(out)
+    before = {path: path.stat().st_mtime_ns for path in result_files.place_of(out).glob("part-*")}
+    kept = result_files.finished(out)
     assert not kept.notes
     assert 0 < len(kept.identities) < len(cells(grid))
     found = on_spark.sweep(spark, grid, str(out))
     assert found.measured == found.cells - len(kept.identities)
     assert found.ok
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert sum(parts.listed(out).values()) == found.cells
+    assert sum(result_files.listed(out).values()) == found.cells
 
 
 def _hidden(out: Path) -> list[Path]:
-    return list(parts.place_of(out).glob(".part-*"))
+    return list(result_files.place_of(out).glob(".part-*"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One queue that several readers share (`csrc/shm/message/share.h`), for any number of readers, messages and places.
+"""A shared queue (`csrc/shm/message/shared_take.h`), for any number of readers, messages and places.
 
 The order of the queue is taken from the multicast's proof: a message is `there` when it is committed and nothing with
 a lower key can come any more, so messages come to be there in ascending order.  Where they stand is another matter: a

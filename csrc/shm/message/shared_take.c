@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/message/share.h"
+#include "shm/message/shared_take.h"
 #include "base/assert.h"
 #include "shm/memory/life.h"
 #include "shm/message/reference.h"

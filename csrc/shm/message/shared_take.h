@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_MESSAGE_SHARE_H
-#define BUSQ_SHM_MESSAGE_SHARE_H
+#ifndef BUSQ_SHM_MESSAGE_SHARED_TAKE_H
+#define BUSQ_SHM_MESSAGE_SHARED_TAKE_H
 /*
  * One queue, several readers.
  *
@@ -110,4 +110,4 @@ void busq_share_returned(busq_bus *bus, uint32_t slot);
  * acknowledge; and, if it `is_dead`, releases what it has taken.  A bounded step, true when nothing is left to do. */
 bool busq_share_settle(busq_bus *bus, uint32_t reader, bool is_dead);
 
-#endif /* BUSQ_SHM_MESSAGE_SHARE_H */
+#endif /* BUSQ_SHM_MESSAGE_SHARED_TAKE_H */
