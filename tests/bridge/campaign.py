@@ -30,7 +30,7 @@ from proxy import Proxy
 import busq
 from busq.bench.nats_servers import NatsServer, servers
 
-LEASE_S = 30.0  # above any fault: no machine is put out
+LEASE_S = 120.0  # above any fault: no machine is put out
 
 
 class Supervised(Machine):

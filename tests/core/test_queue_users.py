@@ -218,7 +218,7 @@ def test_an_idle_getter_uses_no_processor_time(fork: Fork) -> None:
     before = time.process_time()
     with pytest.raises(busq.Empty):
         queue.get(timeout=1.0)
-    assert time.process_time() - before < 0.1
+    assert time.process_time() - before < 0.5
     may_end.set()
     assert get_all(queue) == []
     child.wait()
