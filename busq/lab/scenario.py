@@ -55,6 +55,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
@@ -151,6 +152,9 @@ def _set_up(line: str) -> Stage:
     return Stage(name.strip(), processes.split(), network=network.strip() or None)
 
 
+_PLACE = r"( the (?P<place>[1-9]\d{0,5})(st|nd|rd|th))?"
+
+
 class Player:
     """Plays commands on a stage: finds what each means, does it, and writes down what it caused.
 
@@ -168,7 +172,7 @@ class Player:
 
     def play(self, command: str) -> list[str]:
         """Play a command, as it stands behind the ">"; ValueError or LookupError for what is none or can't be done."""
-        for pattern, act in _COMMANDS:
+        for pattern, act in self._COMMANDS:
             match = re.fullmatch(pattern, arguments.text("command", command))
             if match:
                 return list(act(self, match))
@@ -310,6 +314,18 @@ class Player:
                 raise ValueError(f"{word!r} is neither a kind of packet of this order nor a message")
         return self._stage.find(match["process"], what, label, match["sender"], place=int(match["place"] or 1))
 
+    _COMMANDS: ClassVar[tuple[tuple[str, Callable[[Player, re.Match[str]], Iterator[str]]], ...]] = (
+        (r"(\S+) sends (\S+) to (.+)", _sends),
+        (rf"(?P<process>\S+) receives{_PLACE}(?P<words>( (?!from\b)\S+){{0,2}})( from (?P<sender>\S+))?", _receives),
+        (r"everything arrives(, seed (?P<seed>\d+))?", _everything_arrives),
+        (rf"the network loses{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", _is_lost),
+        (rf"the network doubles{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", _is_doubled),
+        (r"(?P<process>\S+)'s alarm goes off", _alarm),
+        (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", _job),
+        (r"what is stuck", _stuck),
+        (r"verdict(?P<names>( \w+)*)", _verdict),
+    )
+
 
 def _alike(event: Event) -> tuple[str, int, str, int]:
     """Events that make one line."""
@@ -322,17 +338,3 @@ _SENTENCES = {
     "secret": "enters secret mode",
     "open": "leaves secret mode",
 }
-
-_PLACE = r"( the (?P<place>[1-9]\d{0,5})(st|nd|rd|th))?"
-
-_COMMANDS: tuple[tuple[str, Callable[[Player, re.Match[str]], Iterator[str]]], ...] = (
-    (r"(\S+) sends (\S+) to (.+)", Player._sends),
-    (rf"(?P<process>\S+) receives{_PLACE}(?P<words>( (?!from\b)\S+){{0,2}})( from (?P<sender>\S+))?", Player._receives),
-    (r"everything arrives(, seed (?P<seed>\d+))?", Player._everything_arrives),
-    (rf"the network loses{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", Player._is_lost),
-    (rf"the network doubles{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", Player._is_doubled),
-    (r"(?P<process>\S+)'s alarm goes off", Player._alarm),
-    (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", Player._job),
-    (r"what is stuck", Player._stuck),
-    (r"verdict(?P<names>( \w+)*)", Player._verdict),
-)
