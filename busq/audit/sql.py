@@ -137,16 +137,18 @@ CREATE OR REPLACE TEMPORARY VIEW busq_late_by_one_hop AS
   WHERE is_question = 1 AND latest > seen;"""
 
 _SIDE = f"""-- Late: something was delivered before it whose send began when it was known: delivered, or its send over.
+-- What was sent elsewhere is never late, but overtakes.
 CREATE OR REPLACE TEMPORARY VIEW busq_late_of_time AS
   SELECT process, message FROM (
-    SELECT c.process, c.message, t.known,
-      max(t.called) OVER (PARTITION BY c.process ORDER BY c.place {_BEFORE}) AS latest
-    FROM busq_clean c JOIN (
+    SELECT d.process, d.message, t.known, c.sent,
+      max(t.called) OVER (PARTITION BY d.process ORDER BY d.place {_BEFORE}) AS latest
+    FROM busq_deliveries d JOIN (
       SELECT s.message, s.time_ns AS called, least(s.end_ns, h.heard) AS known
       FROM busq_sends s LEFT JOIN (
         SELECT message, min(time_ns) AS heard FROM busq_events WHERE kind = 'deliver' GROUP BY message) AS h
-      ON s.message = h.message) AS t ON c.message = t.message) AS timed
-  WHERE latest > known;"""
+      ON s.message = h.message) AS t ON d.message = t.message
+    LEFT JOIN busq_clean c ON c.message = d.message AND c.process = d.process) AS timed
+  WHERE sent IS NOT NULL AND latest > known;"""
 
 _QUERIES = {
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",

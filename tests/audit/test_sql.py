@@ -35,6 +35,14 @@ def counted(text: str) -> dict[str, int]:
         return {name: int(count) for name, count in connection.execute(query.rstrip(";")).fetchall()}
 
 
+def test_what_was_sent_elsewhere_overtakes(tmp_path: Path) -> None:
+    """A message that came to a process that it was not for is never late, but shows others to be."""
+    run = to_run(rows_of(random_run(random.Random("4198449133 90"), "monday")), "monday")
+    path = tmp_path / "run.parquet"
+    pq.write_table(pa.concat_tables(run.logs), path)
+    assert counted(script("duckdb", f"'{path}'", SCHEMA.names, {}))["side"] == audit(run).checks["side"].count == 3
+
+
 def test_the_script_counts_what_the_engine_in_c_counts(tmp_path: Path, seed: int) -> None:
     seen = {"runs": 0, "fifo": 0, "causal": 0, "side": 0}
     for number in range(100):
