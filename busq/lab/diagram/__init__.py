@@ -3,8 +3,8 @@
 
 Above the line of a process stands what it sends, below it what it delivers, in order.  A process that holds a message
 back has a hollow bar from the arrival to the delivery; a message that waits to be sent, a bar from the submit to the
-send.  Where a process may not send (secret mode) its line is dashed.  The name of a message and its arrows have the
-colour of its sender everywhere; red is what an observer found wrong.
+send.  Where a process may send nothing but ACKs and YCTs (secret mode) its line is dashed.  The name of a message and
+its arrows have the colour of its sender everywhere; red is what an observer found wrong.
 
 Without times every event takes the room it needs, so that the picture is as long as what happened in it.  Words never
 stand on each other: where labels would, they stand in rows, and a long name is abbreviated and written whole below.

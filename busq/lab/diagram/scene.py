@@ -133,7 +133,7 @@ class _Scene:
                 tint = Box(corner=(bar.begin, y - 0.09), size=(end - bar.begin, 0.18), color=SECRET, layer=1)
                 self._add(replace(tint, name=f"secret-{process}"))
                 dashed = Line(begin=(bar.begin, y), end=(end, y), color=LINE, width=1.3, dash=(3, 2), layer=2)
-                self._add(dashed, "secret mode: may not send")
+                self._add(dashed, "secret mode: sends ACKs and YCTs alone")
                 at = end
             self._add(Line(begin=(at, y), end=(layout.end, y), color=LINE, width=1.1, layer=2))
 
