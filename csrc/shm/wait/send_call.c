@@ -203,22 +203,24 @@ static int room_wait_check(waited_room *room, busq_peer *peer, uint64_t failed_t
                     peer->receiver.inbox->name, peer->self->name);
 }
 
-static uint64_t room_there(const busq_peer *peer, uint64_t target)
+static uint64_t room_head(const busq_peer *peer, uint64_t target)
 {
-  const busq_slot *reader = &peer->bus->slots[busq_target_slot(target)];
-  const busq_ring ring = busq_bus_ring(peer->bus, busq_target_slot(target));
-  const uint64_t depth = busq_ring_depth(&ring), limit = busq_bus_limit(peer->bus, reader);
-  return depth < limit ? limit - depth : 0;
+  return busq_load_acquire(&peer->bus->slots[busq_target_slot(target)].queue.head);
 }
 
-/* How many records have come free in memory is not known. */
+/* Learns from how far the reader has come meanwhile, and not from the room that is there: other senders have filled that,
+ * and with four of them each yield looked dear.  How many records have come free in memory is not known. */
 static bool room_wait_yield(const waited_room *room, busq_peer *peer, busq_wait *wait, uint64_t failed_target)
 {
-  if (room->leaves_yields_out || !busq_wait_yield(wait, peer))
+  if (room->leaves_yields_out)
     return false;
-  if (failed_target != BUSQ_NO_TARGET)
+  const bool is_known = failed_target != BUSQ_NO_TARGET;
+  const uint64_t head = is_known ? room_head(peer, failed_target) : 0;
+  if (!busq_wait_yield(wait, peer))
+    return false;
+  if (is_known)
     busq_pacing_learn_from_yield(peer, &peer->pacing.room_yields, wait->yielded_ns,
-                                 busq_pacing_is_crowded(peer) ? room_there(peer, failed_target) : 0);
+                                 busq_pacing_is_crowded(peer) ? room_head(peer, failed_target) - head : 0);
   return true;
 }
 
