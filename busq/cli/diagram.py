@@ -25,6 +25,7 @@ WEAKEST_FIRST = ("lost", "duplicated", "phantom", "fifo", "causal", "consistent"
         "busq diagram figure-2-cykas -o secret.png --time",
         "busq diagram figure-1 --order skeen -o skeen.svg",
         "busq diagram --order lamport --processes 4 --messages 6 --seed 1 -o random.svg",
+        "busq diagram --order causal-matrix --seed 1 --mark synchronous -o crown.svg",
         "busq diagram execution.json -o execution.pdf",
         "busq diagram --list",
     ),
@@ -37,6 +38,9 @@ WEAKEST_FIRST = ("lost", "duplicated", "phantom", "fifo", "causal", "consistent"
 @click.option("--seed", type=int, help="Random: which one.  [default: 0]")
 @option("--control/--no-control", default=True, help="Draw packets that carry no message, too.")
 @click.option("--time", "proportional", is_flag=True, help="Distances are times, not as short as can be read.")
+@click.option(
+    "--mark", type=click.Choice([*WEAKEST_FIRST, "synchronous"]), help="Mark where this is broken, promised or not."
+)
 @click.option("--title", metavar="TEXT", help="A line above the picture.")
 @click.option("--keep", metavar="FILE", help="Write the execution here, as JSON that this command reads.")
 @click.option("--list", "is_list", is_flag=True, help="List the plays that can be named, and end.")
@@ -50,6 +54,7 @@ def diagram(
     seed: int | None,
     control: bool,
     proportional: bool,
+    mark: str | None,
     title: str | None,
     keep: str | None,
     is_list: bool,
@@ -80,7 +85,9 @@ def diagram(
             execution, heading = _read(source, order)
         if keep:
             write_text(keep, execution.as_json())
-        return _tell(execution, heading, output, title, as_json, control=control, proportional=proportional)
+        play = plays.PLAYS.get(source or "")
+        marks = ((mark,), ()) if mark else ((), (*WEAKEST_FIRST, play.shows if play else ""))
+        return _tell(execution, heading, output, title, marks, as_json, control=control, proportional=proportional)
 
 
 def _list(known: Any, as_json: bool) -> int:
@@ -131,19 +138,30 @@ def _read(source: str, order: str | None) -> tuple[Execution, str]:
 
 
 def _tell(
-    execution: Execution, heading: str, output: str | None, title: str | None, as_json: bool, **style: bool
+    execution: Execution,
+    heading: str,
+    output: str | None,
+    title: str | None,
+    marks: tuple[tuple[str, ...], tuple[str, ...]],
+    as_json: bool,
+    **style: bool,
 ) -> int:
-    """Print the verdicts, draw, and return the exit code."""
+    """Print the verdicts, draw, and return the exit code.
+
+    Marked are broken promises, and the first of `marks`; where there is neither, the first other one that is broken.
+    """
     from busq.cli import show
     from busq.lab import diagram as room
     from busq.lab.examples import verdicts as promises
 
     verdicts = execution.judge()
     broken = promises.broken(execution.order, verdicts)
-    marked = broken or [name for name in WEAKEST_FIRST if name in verdicts and not verdicts[name].ok][:1]
+    asked, others = ([name for name in names if name in verdicts and not verdicts[name].ok] for names in marks)
+    marked = list(dict.fromkeys([*broken, *asked])) or others[:1]
     if output:
-        remark = "" if broken else f" ({execution.order or 'this history'} does not promise it)"
-        chosen = {name: replace(verdicts[name], text=verdicts[name].text + remark) for name in marked}
+        remark = f" ({execution.order or 'this history'} does not promise it)"
+        remarks = {name: "" if name in broken else remark for name in marked}
+        chosen = {name: replace(verdicts[name], text=verdicts[name].text + remarks[name]) for name in marked}
         room.draw(execution, output, violations=chosen, title=heading if title is None else title, **style)
         wrote(output)
     if as_json:

@@ -135,6 +135,31 @@ def test_receivers_that_disagree_are_both_marked(drawn: Any) -> None:
     assert len(picture.named("wrong-")) == 4
 
 
+def test_all_that_is_stuck_is_red(drawn: Any) -> None:
+    execution = plays.perform(plays.PLAYS["deadlock"])
+    picture = drawn(execution, violations=execution.judge(["lost"]))
+    assert len(picture.named("message-")) == 2
+    assert all(picture.is_red(name) for name in picture.named("message-") + picture.named("held-"))
+    stage = Stage("sync-naive", ["Alice", "Bob", "Carol"])
+    for who, label, to in (("Alice", "m1", "Bob"), ("Bob", "m2", "Alice"), ("Alice", "never", "Carol")):
+        stage.submit(who, label, to)
+    stage.run(1)
+    stage.submit("Carol", "gone", "Carol")
+    picture = drawn(stage.execution(), violations=stage.execution().judge(["lost"]))
+    assert picture.is_red("sent-m1-0")
+    assert picture.is_red("sent-m2-1")
+    assert picture.is_red("waiting-never-0"), "what was never sent is stuck, too"
+    assert not picture.is_red("deliver-gone-2")
+
+
+def test_a_crown_is_drawn_as_a_closed_circle(drawn: Any) -> None:
+    execution = plays.perform(plays.PLAYS["crossing"])
+    picture = drawn(execution, violations=execution.judge(["synchronous"]))
+    assert sorted(picture.named("crown-")) == ["crown-0", "crown-1"]
+    assert sorted(picture.named("wrong-")) == ["wrong-deliver-a-1", "wrong-deliver-b-0"]
+    assert all(picture.is_red(name) for name in picture.named("message-") + picture.named("crown-"))
+
+
 def test_a_message_to_oneself_is_an_arc_and_needs_no_packet(drawn: Any) -> None:
     stage = Stage("none", 2)
     stage.submit(0, "note", [0, 1])
@@ -273,6 +298,21 @@ def test_a_promise_that_is_broken_is_exit_code_1() -> None:
     telling = run("figure-3", "--json")  # "This violates causal delivery": the paper, 2.3
     assert telling.exit_code == 1
     assert json.loads(telling.stdout)["verdicts"]["causal"]["count"] == 1
+
+
+def test_what_is_not_promised_is_marked_where_a_play_shows_it_and_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "picture.svg"
+    for arguments, is_marked in (
+        (["crossing"], True),
+        (["crossing", "--order", "sync"], False),
+        (["--order", "causal-matrix", "--seed", "1"], False),
+        (["--order", "causal-matrix", "--seed", "1", "--mark", "synchronous"], True),
+        (["crossing", "--mark", "causal"], False),
+    ):
+        assert run(*arguments, "-o", str(path)).exit_code == 0
+        picture = Picture(path)
+        assert bool(picture.named("crown-")) == is_marked, arguments
+        assert any("does not promise it" in text for text in picture.texts) == is_marked
 
 
 def test_a_play_can_be_performed_under_another_order(tmp_path: Path) -> None:

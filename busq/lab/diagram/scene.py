@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from busq.lab.diagram.evidence import Evidence
 from busq.lab.diagram.layout import ARROW, FONT, NAME_GAP, Bar, Layout
 from busq.lab.diagram.shapes import Arrow, Box, Line, Mark, Part, Picture, Place, Text
 from busq.lab.diagram.words import one_line, wrap
-from busq.lab.execution import Event, Execution
+from busq.lab.execution import Event
 from busq.lab.observers import Verdict
 
-__all__ = ["Evidence", "scene"]
+__all__ = ["scene"]
 
 # Sizes in inches.
 EDGE = 0.15
@@ -31,39 +32,6 @@ INK, LINE, CONTROL, CONTROL_TEXT = "#222222", "#444444", "#9a9a9a", "#707070"
 WAITING, HELD, JOB = "#e9b949", "#ffffff", "#7fb685"
 RED, PAST, SECRET, GREY = "#d1231c", "#e27b36", "#f3ecdc", "#555555"
 DASHES = ((3.2, 1.8), (1.2, 1.4), (6.0, 1.6, 1.2, 1.6), (5.0, 3.0), (1.2, 3.0), (9.0, 2.0))
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Messages that prove a fault, those on the way from one to the other, and deliveries to point at."""
-
-    red: Set[int]
-    past: Set[int]
-    rings: Set[tuple[int, int]]  # process, message
-
-    @classmethod
-    def of(cls, execution: Execution, broken: Mapping[str, Verdict]) -> Evidence:
-        """Return what the witnesses of verdicts point at."""
-        red: set[int] = set()
-        past: set[int] = set()
-        rings: set[tuple[int, int]] = set()
-        names = {name: process for process, name in enumerate(execution.processes)}
-        copies: dict[int, list[int]] = {}
-        for copy, whole in execution.multicasts.items():
-            copies.setdefault(whole, []).append(copy)
-        for name, verdict in broken.items():
-            witness = verdict.witness
-            if witness is None:
-                continue
-            steps = [message for message, _ in witness.steps]
-            chosen = list(witness.messages) or steps
-            red.update(copy for message in chosen for copy in copies.get(message, [message]))
-            past.update(copy for message in steps for copy in copies.get(message, [message]))
-            where = witness.processes[:2] if name == "consistent" else witness.processes[:1]
-            if not witness.messages:
-                where = tuple(process for _, process in witness.steps)
-            rings.update((names[process], message) for process in where for message in red if process in names)
-        return cls(red, past - red, rings)
 
 
 def scene(layout: Layout, broken: Mapping[str, Verdict], evidence: Evidence, title: str | None) -> Picture:
@@ -91,6 +59,7 @@ class _Scene:
             self._text((EDGE - self._left, -top + EDGE + TITLE_ROW * row), line, size=FONT + 2)
         self._draw_lines()
         self._draw_bars()
+        self._draw_crown()
         self._draw_arrows()
         self._draw_marks()
         self._draw_labels()
@@ -161,6 +130,13 @@ class _Scene:
             name=f"{name}-{self._execution.label(bar.message)}-{bar.process}",
             **style,
         )
+
+    def _draw_crown(self) -> None:
+        """At each process of a crown, its line from the one event to the other: with the arrows they close a circle."""
+        for pair in self._evidence.crown:
+            begin, end = map(self._layout.place, pair)
+            name = f"crown-{self._execution.events[pair[0]].process}"
+            self._add(Line(begin=begin, end=end, color=RED, width=3.2, layer=2.5, name=name), "on the crown")
 
     # ---- arrows ----
 

@@ -45,7 +45,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Play:
-    """Processes, their messages, and how long a packet travels from one to another where that is not TRAVEL_S."""
+    """Processes, their messages, and how long a packet travels from one to another where that is not TRAVEL_S.
+
+    `shows` is a property that the play is there to break.
+    """
 
     name: str
     title: str
@@ -53,6 +56,7 @@ class Play:
     processes: tuple[str, ...]
     lines: tuple[Line, ...]
     travel_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    shows: str = ""
 
 
 def perform(play: Play, order: str | None = None) -> Execution:
@@ -255,6 +259,7 @@ PLAYS: dict[str, Play] = {
             "causal-matrix",
             ("P1", "P2"),
             (Line("P1", "a", ("P2",)), Line("P2", "b", ("P1",))),
+            shows="synchronous",
         ),
         Play(
             "deadlock",
