@@ -37,6 +37,7 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
         "busq audit traces --order bus1 --report monday.html",
         "busq audit runs/*.parquet --allow lost --ask total",
         "busq audit s3://logs/orders --field process=node --runs-by day",
+        "busq audit events.csv --explain",
         "busq audit chord.log --parser '(?<host>\\S*) (?<clock>{.*})\\n(?<event>.*)'",
         "busq audit huge --engine spark --memory 8g",
         "busq audit --table db.events --field process=node --master sc://head",
@@ -83,6 +84,10 @@ WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "
     type=click.Choice(("duckdb", "spark")),
     help="Judge nothing: print the checks of a table, of Parquet files or by --table, as SQL.",
 )
+@click.option(
+    "--explain", is_flag=True, help="Judge nothing: show what would be taken for what, and some rows as read."
+)
+@click.option("--pin", is_flag=True, help="With --explain: write busq.toml beside them, which says so.")
 @click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
 @click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
 @click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
@@ -162,15 +167,18 @@ class _Command:
     def run(self) -> int:
         from busq.audit import claims
         from busq.audit.order_claims import known
-        from busq.cli import audit_tables
+        from busq.cli import audit_explain, audit_tables
 
         claims(self.asked["order"] or "", allow=self.asked["allow"], ask=self.asked["ask"])
         known(self.asked.get("checks", ()))
         self._check_files()
+        audit_explain.check(self.options)
         if self.options["sql"]:
             return self._print_sql()
         audit_tables.check(self.paths, self.options)
         self.settings = audit_tables.settings(self.options)
+        if self.options["explain"]:
+            return audit_explain.explain(self.paths, *self._find(), self.options)
         if self.options["compare"]:
             return self._compare()
         if self.options["follow"]:

@@ -22,10 +22,10 @@ from busq.trace.field_names import Fields
 from busq.trace.parsed_records import Block, Parsed, Record, block_of, build, records_of
 from busq.trace.record_blocks import block_in, pieces, text_of
 from busq.trace.run import Run, Source
-from busq.trace.text import BadLine, content, decoded
+from busq.trace.text import BadLine, beginning, content, decoded
 from busq.trace.values import Bad
 
-__all__ = ["columns_in", "is_log", "read", "records_in", "runs_in"]
+__all__ = ["columns_in", "first_records", "is_log", "read", "records_in", "runs_in"]
 
 _ODD_QUOTE = re.compile(rb'"(?<=[^,;\t\n"]")(?=[^,;\t\n"])')  # neither at an end of a value nor doubled
 
@@ -52,6 +52,13 @@ def columns_in(head: bytes) -> list[str]:
     names = _heading(decoded(head).lstrip("\n").partition("\n")[0])
     are_words = all(name and not name[0].isdigit() and len(name.split()) < 3 for name in names)
     return names if are_words and len(names) > 1 else []
+
+
+def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Give the first rows of a file, as they stand there; OSError."""
+    first, _, rest = decoded(beginning(path)).lstrip("\n").partition("\n")
+    heading, rows = _heading(first), csv.reader(io.StringIO(rest), delimiter=_delimiter(first))
+    return (dict(zip(heading, row, strict=True)) for row in _rows(rows, []) if len(row) == len(heading))
 
 
 def _delimiter(first: str) -> str:

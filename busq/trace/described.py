@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`busq.toml`: a file beside tables with the names of their columns, so that no command has to repeat them.
 
+format = "csv"                  # of the logs, if that should not be guessed
 runs-by = "none"                # a column, "file", "folder" or "none"
 shape = "events"                # a row is an event; or "messages": a row is a message
 broadcast = true                # where no send has destinations, each was to all
@@ -59,7 +60,7 @@ def options_in(path: str) -> dict[str, str]:
         if not isinstance(entries, dict):
             raise TraceError(f"{path}: {table} is {entries!r}: expected a table, as [{table}]")
         options |= {f"{prefix}{name}": value for name, value in entries.items()}
-    for name in (RUNS_BY, "shape"):
+    for name in ("format", RUNS_BY, "shape"):
         if name in description:
             options[name] = description.pop(name)
     if (broadcast := description.pop("broadcast", None)) is not None:
@@ -67,7 +68,7 @@ def options_in(path: str) -> dict[str, str]:
             raise TraceError(f"{path}: broadcast is {broadcast!r}: expected true or false")
         options["broadcast"] = str(broadcast).lower()
     if description:
-        known = "runs-by, shape, broadcast, [fields] and [kinds]"
+        known = "format, runs-by, shape, broadcast, [fields] and [kinds]"
         raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected {known}")
     for name, value in options.items():
         if not isinstance(value, str):

@@ -103,11 +103,15 @@ class Fields:
         if "kind" in self._expressions:
             yield self._expressions["kind"].value(record)
             return
+        for key in self.kind_keys(record):
+            yield record[key]
+
+    def kind_keys(self, record: Mapping[str, Any]) -> Sequence[str]:
+        """Return the names of all fields of a record that may hold the kind, where no expression gives it."""
         shape = tuple(record)
         if shape not in self._kinds:
             self._kinds[shape] = tuple(_spelled(self.names["kind"], shape))
-        for key in self._kinds[shape]:
-            yield record[key]
+        return self._kinds[shape]
 
     def kind_of(self, word: str) -> Kind | None:
         """Return the kind that a word means, None if it means none."""
@@ -161,11 +165,19 @@ class Fields:
             lacking = [name for name in ("destinations",) if name not in known]
         if not lacking:
             lacking = [name for name in ("process", "kind") if name not in known]
-        tried = _nearest({name: self.names[name] for name in lacking}, [name for name in names if name not in taken])
+        tried = self.nearest(lacking, [name for name in names if name not in taken])
         words = [f"no {self.names[name][0]!r} for {name}" if name in options else f"no {name}" for name in lacking]
         offer = " ".join(f"--field {name}={column}" for name, column in tried.items())
         text = f"found the columns {listed(list(names))}, but {' and '.join(words) or 'no events'}"
         return f"{text}: try {offer}" if offer else f"{text}: --field {(lacking or ['kind'])[0]}=COLUMN names it"
+
+    def nearest(self, lacking: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+        """Return, for fields that were not found, the columns whose names are most like theirs, each for one of them.
+
+        >>> Fields({}).nearest(["message"], ["size", "message id"])
+        {'message': 'message id'}
+        """
+        return _nearest({name: self.names[name] for name in lacking}, columns)
 
     def are_messages(self, known: Iterable[str]) -> bool:
         """Return whether rows with these fields are messages, and not events."""

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from busq.trace import csv_log, epfl, ndjson, otlp, parquet, shiviz
+from busq.trace import csv_log, epfl, ndjson, otlp, parquet, parquet_head, shiviz
 from busq.trace.dataset import hive_keys
 from busq.trace.finding import Finding
 from busq.trace.gather import (
@@ -35,7 +36,8 @@ class Format:
     looks_like: Callable[[str, bytes, Mapping[str, str]], bool]
     gather: Callable[[Sequence[File], dict[str, str], list[Finding]], list[Source]]
     read: Callable[[Source, Sequence[str] | None], Run]
-    has_records: bool = False  # their fields may have names that are not recognised
+    # Its first records, where their fields may have names that are not recognised.
+    records: Callable[[str, Mapping[str, str]], Iterable[Mapping[str, Any]]] | None = None
 
 
 def _is_parquet(path: str, head: bytes, options: Mapping[str, str]) -> bool:
@@ -56,10 +58,10 @@ def _is_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
 
 # In this order they are tried: a text that may be of several formats is of the first.
 TABLE = {
-    "busq": Format(_is_parquet, gather_parquet, parquet.read),
+    "busq": Format(_is_parquet, gather_parquet, parquet.read, parquet_head.first_records),
     "epfl": Format(lambda path, head, options: epfl.is_log(head), gather_epfl, epfl.read),
     "otlp": Format(lambda path, head, options: otlp.is_log(head), gather_otlp, otlp.read),
-    "ndjson": Format(_is_ndjson, gather_ndjson, ndjson.read, has_records=True),
-    "csv": Format(_is_csv, gather_csv, csv_log.read, has_records=True),
+    "ndjson": Format(_is_ndjson, gather_ndjson, ndjson.read, ndjson.first_records),
+    "csv": Format(_is_csv, gather_csv, csv_log.read, csv_log.first_records),
     "shiviz": Format(_is_shiviz, gather_shiviz, shiviz.read),
 }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from busq._util import arguments
 from busq.trace import csv_log, epfl, ndjson, places, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS
-from busq.trace.described import beside, options_in
+from busq.trace.described import NAME, beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
 from busq.trace.field_names import FIELDS, Fields
@@ -72,13 +72,14 @@ def find(
     ('epfl', 2)
     """
     arguments.typed("format", format, str | None, "str, or None to find out")
-    if format is not None and format not in FORMATS:
-        raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
     given = [places.plain(path) for path in arguments.paths("paths", paths)]
     if not given:
         raise TraceError("no paths: expected files or folders with logs")
     described = places.plain(arguments.path("fields", fields)) if fields is not None else beside(given)
     its = settled(options, described, runs_by)
+    format = format or its.pop("format", None)
+    if format is not None and format not in FORMATS:
+        raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
     findings: list[Finding] = []
     files = [file for root in given for file in _logs(root, format, its, findings)]
     sources: list[Source] = []
@@ -104,7 +105,15 @@ def settled(options: Mapping[str, str] | None, described: str = "", runs_by: str
 
 
 def _check_options(options: Mapping[str, str]) -> None:
-    known = (*shiviz.OPTIONS, "broadcast", "shape", RUNS_BY, "kind.WORD", *(f"field.{name}" for name in FIELDS))
+    known = (
+        *shiviz.OPTIONS,
+        "broadcast",
+        "format",
+        "shape",
+        RUNS_BY,
+        "kind.WORD",
+        *(f"field.{name}" for name in FIELDS),
+    )
     for name, value in options.items():
         if name not in known and not name.startswith("kind."):
             raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
@@ -128,7 +137,8 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
         raise TraceError(f"{root}: no such file or folder")
     if not places.is_folder(root):
         return [_given(root, wanted, options)]
-    files = [_recognised(path, root, wanted, options) for path in places.walk(root)]
+    paths = (path for path in places.walk(root) if os.path.basename(path) != NAME)
+    files = [_recognised(path, root, wanted, options) for path in paths]
     logs = [file for file in files if file.format]
     empty = [file for file in files if file.is_empty and not file.format]
     logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
@@ -141,7 +151,7 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
 
 def _left_out(files: Sequence[File], logs: Sequence[File]) -> Iterator[Finding]:
     """Report files that are called like tables among the logs, and in which no event was recognised."""
-    of_records = [file for file in logs if TABLE[file.format].has_records]
+    of_records = [file for file in logs if TABLE[file.format].records]
     suffixes = {os.path.splitext(file.path)[1] for file in of_records} - {""}
     others = [file.path for file in files if not (file.format or file.is_empty)]
     left_out = [path for path in others if os.path.splitext(path)[1] in suffixes]

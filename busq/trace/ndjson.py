@@ -16,10 +16,10 @@ from busq.trace.field_names import Fields
 from busq.trace.parsed_records import Block, Parsed, Record, block_of, build, records_of
 from busq.trace.record_blocks import block_in, pieces, text_of
 from busq.trace.run import Run, Source
-from busq.trace.text import BadLine, content, decoded
+from busq.trace.text import BadLine, beginning, content, decoded
 from busq.trace.values import Bad
 
-__all__ = ["is_log", "read", "records_in", "runs_in"]
+__all__ = ["first_records", "is_log", "read", "records_in", "runs_in"]
 
 _LOOKED_AT = 20
 _HEAD = 1 << 16
@@ -59,6 +59,11 @@ def names_in(head: bytes) -> list[str]:
     lines = (line for line in decoded(head).splitlines()[:_LOOKED_AT] if line.lstrip().startswith("{"))
     raw = next((raw for raw in map(_parsed, lines) if isinstance(raw, dict)), {})
     return list(raw)
+
+
+def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Give the first objects of a file, as they stand there; OSError."""
+    return (raw for raw in map(_parsed, decoded(beginning(path)).splitlines()) if isinstance(raw, dict))
 
 
 def _parsed(line: str) -> Any:

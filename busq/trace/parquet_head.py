@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,9 +21,11 @@ from busq.trace.readers import readers_of
 from busq.trace.schema import METADATA, REQUIRED, VERSION
 from busq.trace.tables import BROKEN
 
-__all__ = ["Head", "check_columns", "head", "head_of", "runs_of", "sample", "with_file"]
+__all__ = ["Head", "check_columns", "first_records", "head", "head_of", "runs_of", "sample", "with_file"]
 
 _Used = TypeVar("_Used")
+
+_FIRST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,14 @@ def with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Find
         raise
     except BROKEN as error:
         return _truncated(path, error)
+
+
+def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """Give the first rows of a file that others wrote, as they stand there; none of one that can't be read; OSError."""
+    its = head(path, options)
+    if isinstance(its, Head) and not its.is_recorded:
+        found = with_file(path, lambda file: next(file.iter_batches(_FIRST_ROWS), None))
+        yield from [] if found is None or isinstance(found, Finding) else found.to_pylist()
 
 
 def _truncated(path: str, error: Exception) -> Finding:

@@ -202,6 +202,7 @@ def staged(
     described = "" if fields is None or isinstance(fields, Mapping) else os.fspath(fields)
     mapped = {f"field.{name}": column for name, column in fields.items()} if isinstance(fields, Mapping) else {}
     its = settled(mapped | dict(options or {}), described, runs_by)
+    its.pop("format", None)  # a table has none
     if its.get(RUNS_BY) in ("file", "folder"):
         raise TraceError(f"--runs-by {its[RUNS_BY]}: a table has no files; expected a column, or none")
     given = tables if isinstance(tables, Mapping) else {name: opened(spark, name) for name in tables}
