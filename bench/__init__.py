@@ -5,10 +5,10 @@
 
     plan.py               what is measured: workloads, sizes, the default list of cases
     loops.py              the measured loops themselves, compiled around each peer's own statements
-    group.py              one case: a fresh group of processes, started together, judged, and killed if it hangs
+    case_run.py           one case: a fresh group of processes, started together, judged, and killed if it hangs
     peers/                one adapter per competitor, busq among them
     runner.py             many cases, interleaved and repeated; medians, ratios
-    lines.py              the ratios that busq has to reach
+    required.py           the ratios that busq has to reach
     versions.py           two installed versions, measured in turn
     report.py picture.py  the tables and the picture
     floor.c core.c        what the machine costs without a bus; busq from C to C
@@ -24,8 +24,8 @@ Run by name (`python -m busq.bench.NAME`):
 A study that has answered its question leaves; its figures stay in docs/results, with the commit that has the program.
 """
 
-from .lines import passed
 from .plan import BUSY, WORKLOADS
+from .required import passed
 from .runner import available, run, run_orders
 
 __all__ = ["BUSY", "WORKLOADS", "available", "passed", "run", "run_orders"]

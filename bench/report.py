@@ -11,8 +11,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from .lines import find, in_order
 from .plan import WORKLOADS, size_text
+from .required import find, in_order
 
 Result = dict[str, Any]
 Column = tuple[str, int, int]  # workload, size in bytes, messages per call

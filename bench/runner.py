@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import group, lines, machine
+from . import case_run, machine, required
 from .peers import ADAPTERS
 from .peers.base import Adapter
 from .peers.ours import OrderAdapter
@@ -54,7 +54,7 @@ def run(
     seconds: float = 0.5,
     progress: Progress | None = None,
     busy: int = 0,
-    patience_s: float = group.GRACE_SECONDS,
+    patience_s: float = case_run.GRACE_SECONDS,
 ) -> dict[str, Any]:
     """Measure and give back everything as one JSON-able object.
 
@@ -77,7 +77,7 @@ def run(
     asked = usual(chosen_peers) if workloads is None else chosen("workload", workloads, WORKLOADS)
     listed = cases(chosen_peers, asked, sizes, busy)
     result = _run(listed, ADAPTERS, repeats, seconds, progress, patience_s)
-    return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": lines.judge(result["points"])}
+    return result | {"ours": OURS, "ratios": ratios(result["points"]), "lines": required.judge(result["points"])}
 
 
 def usual(peers: Sequence[str]) -> list[str]:
@@ -93,7 +93,7 @@ def run_orders(
     repeats: int = 5,
     seconds: float = 0.5,
     progress: Progress | None = None,
-    patience_s: float = group.GRACE_SECONDS,
+    patience_s: float = case_run.GRACE_SECONDS,
 ) -> dict[str, Any]:
     """Measure a bus under these orders, and under bus1, with which they are compared; the object is that of `run`.
 
@@ -168,9 +168,9 @@ def _measure(
     seconds: float,
     progress: Progress | None,
     patience_s: float,
-) -> dict[Case, list[tuple[int, group.Outcome]]]:
+) -> dict[Case, list[tuple[int, case_run.Outcome]]]:
     """(repeat, outcome) of every measurement, by case."""
-    outcomes: dict[Case, list[tuple[int, group.Outcome]]] = {case: [] for case in todo}
+    outcomes: dict[Case, list[tuple[int, case_run.Outcome]]] = {case: [] for case in todo}
     number = 0
     for repeat in range(repeats):
         start = repeat * len(todo) // repeats
@@ -179,13 +179,13 @@ def _measure(
             if progress is not None:
                 progress(number, repeats * len(todo), case.label)
             if sum(outcome["status"] == "hung" for _, outcome in outcomes[case]) < HANGS_MAX:
-                with group.crowd(case.busy):
-                    outcomes[case].append((repeat, group.measure(case, adapters[case.peer], seconds, patience_s)))
+                with case_run.crowd(case.busy):
+                    outcomes[case].append((repeat, case_run.measure(case, adapters[case.peer], seconds, patience_s)))
     return outcomes
 
 
 def _point(
-    case: Case, adapter: Adapter, skipped: tuple[str, str] | None, outcomes: list[tuple[int, group.Outcome]]
+    case: Case, adapter: Adapter, skipped: tuple[str, str] | None, outcomes: list[tuple[int, case_run.Outcome]]
 ) -> dict[str, Any]:
     """One object of named parameters, medians and raw repeats."""
     point: dict[str, Any] = {
@@ -229,14 +229,14 @@ def ratios(points: Sequence[dict[str, Any]], ours_name: str = OURS) -> list[dict
     for point in good:
         metric = WORKLOADS[point["workload"]].metric
         name = f"{ours_name}-view" if point["peer"].endswith("-view") else ours_name
-        ours = lines.find(good, name, point["workload"], point["size_bytes"], point["calls"], point["busy"])
+        ours = required.find(good, name, point["workload"], point["size_bytes"], point["calls"], point["busy"])
         if point["workload"] == "depth" or point["peer"].startswith(ours_name) or ours is None:
             continue
         ours_by_repeat = dict(zip(ours["repeats"], ours[f"{metric}_repeats"], strict=True))
         theirs_by_repeat = dict(zip(point["repeats"], point[f"{metric}_repeats"], strict=True))
 
         def ahead(mine: float, other: float, metric: str = metric) -> float:
-            return other / mine if metric in lines.TIMES else mine / other
+            return other / mine if metric in required.TIMES else mine / other
 
         both = ours_by_repeat.keys() & theirs_by_repeat.keys()
         within = [ahead(ours_by_repeat[repeat], theirs_by_repeat[repeat]) for repeat in both]

@@ -29,7 +29,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from . import lines, machine
+from . import machine, required
 from .plan import WORKLOADS, size_text
 from .runner import Progress, check_settings, chosen
 
@@ -140,7 +140,7 @@ def _measure(python: str, workload: str, size: int, seconds: float) -> dict[Colu
         points = json.loads(path.read_text(encoding="utf-8"))["points"]
     metric = WORKLOADS[workload].metric
     return {
-        (workload, size, point["calls"]): 1 / point[metric] if metric in lines.TIMES else point[metric]
+        (workload, size, point["calls"]): 1 / point[metric] if metric in required.TIMES else point[metric]
         for point in points
         if point["status"] == "ok"
     }

@@ -15,7 +15,7 @@
 #include "shm/receive/receive.h"
 #include "shm/wait/descriptor.h"
 #include "shm/wait/send_call.h"
-#include "shm/wake/fifo.h"
+#include "shm/wake/named_pipe.h"
 #include "shm/wake/lives.h"
 #include "shm/wake/room.h"
 #include "shm/wake/wake.h"

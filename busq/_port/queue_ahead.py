@@ -2,9 +2,10 @@
 """What is left to be done in a JoinableQueue (busq/queues.py), where processes report what they have not got.
 
 As with multiprocessing's, which counts and knows no object.  Here a report is of a certain object, so that it comes
-again where its process is killed; one that this process has not got is counted beside the queue (csrc/shm/ahead.c), and
-`join` waits for what is there and not done ahead.  A process that has the object may report it as well, or drop it:
-then fewer are there than are done ahead, and that is put right here, so that no later object counts as done.
+again where its process is killed; one that this process has not got is counted beside the queue
+(csrc/shm/done_ahead.c), and `join` waits for what is there and not done ahead.  A process that has the object may
+report it as well, or drop it: then fewer are there than are done ahead, and that is put right here, so that no later
+object counts as done.
 
       ann   has an object                    reports it           looks: one ahead, none there: puts it right
       bob                   counts it ahead             looks: the same

@@ -22,8 +22,8 @@ from busq._util.humanize import amount, duration, listed, size
 from busq.bus import bus_names
 from busq.groups import View
 from busq.ops import leftovers
-from busq.ops.looks import UNNOTICED, WAIT_S_MIN, Looks
 from busq.ops.processes import Process, process_of
+from busq.ops.snapshots import UNNOTICED, WAIT_S_MIN, Looks
 
 __all__ = ["Finding", "Process", "Report", "examine", "process_of", "waits_of"]
 

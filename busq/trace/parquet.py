@@ -21,7 +21,7 @@ from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
 from busq.trace.parquet_head import Head, head_of, runs_of, with_file
-from busq.trace.readers import queues_of, resolved
+from busq.trace.queue_readers import queues_of, resolved
 from busq.trace.run import Run, Source
 from busq.trace.schema import NAMED, OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
 from busq.trace.tables import UNKNOWN_KIND, cast

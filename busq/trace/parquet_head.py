@@ -17,7 +17,7 @@ from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
-from busq.trace.readers import readers_of
+from busq.trace.queue_readers import readers_of
 from busq.trace.schema import METADATA, REQUIRED, VERSION
 from busq.trace.tables import BROKEN
 

@@ -19,7 +19,7 @@ from busq._native import ffi, lib
 from busq._port.through_cffi import held
 from busq._util.files import replacing
 from busq.trace.errors import TraceError
-from busq.trace.readers import readers_of
+from busq.trace.queue_readers import readers_of
 from busq.trace.schema import SCHEMA, Kind, metadata, number_of, sender_of
 from busq.trace.writer import file_name
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explore/actors.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "explore/coroutine.h"
 #include <stdio.h>
 

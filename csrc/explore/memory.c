@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explore/memory.h"
 #include "base/hash.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include <stdio.h>
 
 #define BLOCK_BYTES 512u

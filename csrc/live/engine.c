@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "live/engine.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "base/time.h"
-#include "live/group.h"
+#include "live/live_group.h"
 #include "live/link.h"
 #include <unistd.h>
 

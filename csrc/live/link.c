@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "live/link.h"
 #include "base/hash.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "base/time.h"
-#include "live/group.h"
+#include "live/live_group.h"
 
 #define RETRY_NS_MIN UINT64_C(20000)
 #define RETRY_NS_MAX UINT64_C(1000000)

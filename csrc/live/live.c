@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/time.h"
 #include "live/engine.h"
-#include "live/group.h"
+#include "live/live_group.h"
 #include "live/link.h"
 #include "live/member.h"
 #include "live/progress.h"

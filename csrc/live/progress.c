@@ -2,7 +2,7 @@
 #include "live/progress.h"
 #include "base/time.h"
 #include "live/engine.h"
-#include "live/group.h"
+#include "live/live_group.h"
 #include "live/link.h"
 #include <signal.h>
 #include <time.h>

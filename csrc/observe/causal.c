@@ -20,7 +20,7 @@
  * All processes advance at the same pace, measured in parts of their log; so few messages are in flight at a time, and
  * only those have a clock.
  */
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "clock/vector.h"
 #include "observe/spec.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "observe/history.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 
 /* How many events ahead the index learns what will be looked up. */
 #define LOOK_AHEAD 16

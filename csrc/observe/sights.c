@@ -32,7 +32,7 @@
  *
  * Cost: O(events + copies of what goes to groups), and a search in the sorted sights for each view.
  */
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "observe/rows.h"
 #include "observe/spec.h"
 #include <stdlib.h>

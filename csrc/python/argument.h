@@ -12,7 +12,7 @@
  *
  * Not given: defaults; an argument that was left out is NULL.
  */
-#include "python/error.h"
+#include "python/exceptions.h"
 
 enum {
   ARGUMENTS_MAX = 4

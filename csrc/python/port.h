@@ -8,7 +8,7 @@
  * that could lose it; where some has to (an event is read), what it raises gives the message back.
  *
  * Mechanism: port.c joins and knows names; send.c and receive.c move messages; ask.c asks; node.c makes nodes and handles.  What takes
- * nanoseconds keeps the interpreter's lock, and what may wait goes through the gate (error.h).  Where there is no such lock, threads.h
+ * nanoseconds keeps the interpreter's lock, and what may wait goes through the gate (exceptions.h).  Where there is no such lock, threads.h
  * keeps threads apart that use the same object.
  *
  * A port may have a filter (filter.c), which is asked wherever the port receives; it sees words of the library, too.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "record/recorder.h"
 
 static bool queue_push(busq_source *from, const busq_trace_record *record)

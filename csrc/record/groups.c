@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "record/recorder.h"
 #include "shm/message/claim.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 
 /* ---- names ---- */
 

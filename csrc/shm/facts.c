@@ -214,7 +214,7 @@ static uint64_t in_hands(const busq_bus *bus, uint32_t queue)
 }
 
 /* The queue before the hands, since messages go that way.  Where nothing was found, the hands once more: from those of
- * a reader that died a message may have gone to one that we had looked at before.  Where some are done ahead (ahead.c), one
+ * a reader that died a message may have gone to one that we had looked at before.  Where some are done ahead (done_ahead.c), one
  * too few would be as wrong as none: so the hands also before the queue, to which those of a reader that died go back. */
 int busq_bus_count(busq_bus *bus, uint64_t target, uint64_t *waitingp, uint64_t *unfinishedp)
 {

@@ -11,7 +11,7 @@
  * swap all are woken that wait for a message or for room; should the process be killed before, they look within a
  * slice of their sleep.  Readers learn that a queue was dropped as they learn that something came back.
  *
- * What was put, and waits in its process for room (tally.c), was put before the end: a peer that may, sends it behind.
+ * What was put, and waits in its process for room (overflow_tally.c), was put before the end: a peer that may, sends it behind.
  *
  *      puts    counts it             looks for the end: takes it back, or keeps it
  *      ends    ends the queue        (a reader that finds the end)  looks whether some is counted

@@ -2,7 +2,7 @@
 #include "shm/request.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "shm/death/join.h"
 #include "shm/memory/names.h"
 #include "shm/memory/reserve.h"

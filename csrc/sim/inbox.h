@@ -12,7 +12,7 @@
  *
  * Not given: a limit on what waits.
  */
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "sim/network.h"
 
 /* `what` is one of BUSQ_SIM_AT_ARRIVAL, _SUBMIT and _TICK; only the first has an arrival. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/messages.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include <stdlib.h>
 #include <string.h>
 

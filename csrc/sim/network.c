@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/network.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 
 enum { FAULTS = 4, FLYING_MAX = 1 << BUSQ_SIM_AT_SHIFT };
 

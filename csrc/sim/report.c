@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sim/simulation.h"
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 
 /* The name of the multicast that the message is, or is a copy of. */
 static uint64_t whole_of(const busq_sim *sim, uint64_t message)

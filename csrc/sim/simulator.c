@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/error.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "base/time.h"
 #include "sim/simulation.h"
 

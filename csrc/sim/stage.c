@@ -2,7 +2,7 @@
 #include "sim/stage.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

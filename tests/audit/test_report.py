@@ -364,7 +364,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_the_parts_of_a_page_are_installed() -> None:
     names = {entry.name for entry in files("busq.audit").joinpath("page").iterdir()}
-    assert {"page.html", "page.css", "page.js", "scene.js", "diagram.js", "draw.js", "points.js"} <= names
+    assert {"page.html", "page.css", "page.js", "scene.js", "diagram.js", "draw.js", "table.js"} <= names
 
 
 # ---- logs for ShiViz ----

@@ -6,7 +6,7 @@
 #include "observe/vector_clocks.c"
 #include "observe/history.c"
 #include "observe/rows.c"
-#include "observe/side.c"
+#include "observe/side_channels.c"
 #include "observe/times.c"
 #include "harness/audit_rows.h"
 #include <assert.h>

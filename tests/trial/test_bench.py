@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import PATIENCE_S
 
-from busq.bench import group, lines, loops, plan, report, runner, versions
+from busq.bench import case_run, loops, plan, report, required, runner, versions
 from busq.bench.peers import ADAPTERS, Adapter, Endpoint
 from busq.bench.peers.standard import QueueAdapter, SimpleQueueAdapter
 from busq.bench.plan import WORKLOADS, Case
@@ -45,10 +45,10 @@ class Faulty(SimpleQueueAdapter):
 
 
 def measure(
-    workload: str, adapter: Adapter, size_bytes: int = 64, patience_s: float = group.GRACE_SECONDS
-) -> group.Outcome:
+    workload: str, adapter: Adapter, size_bytes: int = 64, patience_s: float = case_run.GRACE_SECONDS
+) -> case_run.Outcome:
     """One short measurement."""
-    return group.measure(Case(WORKLOADS[workload], adapter.name, size_bytes), adapter, SECONDS, patience_s)
+    return case_run.measure(Case(WORKLOADS[workload], adapter.name, size_bytes), adapter, SECONDS, patience_s)
 
 
 def test_a_sound_peer_loses_nothing() -> None:
@@ -105,18 +105,18 @@ def test_a_peer_that_hangs_is_killed() -> None:
 
 def test_busy_processes_share_the_cores_with_a_case_as_equals() -> None:
     # The kernel may give each session the same share of the cores, whatever runs in it.
-    outcome = group.in_child(lambda: {"session": os.getsid(0), "group": os.getpgid(0), "pid": os.getpid()}, 60.0)
+    outcome = case_run.in_child(lambda: {"session": os.getsid(0), "group": os.getpgid(0), "pid": os.getpid()}, 60.0)
     assert outcome["session"] == os.getsid(0)
     assert outcome["group"] == outcome["pid"]
 
 
 def test_a_peer_that_hangs_is_tried_twice_and_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    measure_patiently = group.measure
+    measure_patiently = case_run.measure
 
-    def measure(case: Case, adapter: Adapter, seconds: float, patience_s: float) -> group.Outcome:
+    def measure(case: Case, adapter: Adapter, seconds: float, patience_s: float) -> case_run.Outcome:
         return measure_patiently(case, adapter, seconds, 0.5 if case.peer == "faulty" else PATIENCE_S)
 
-    monkeypatch.setattr(group, "measure", measure)
+    monkeypatch.setattr(case_run, "measure", measure)
     monkeypatch.setitem(ADAPTERS, "faulty", Faulty("sleep(1000)"))
     result = runner.run(["faulty", "mp.Queue"], ["one_to_one"], [64], repeats=4, seconds=SECONDS)
     faulty, queue = (point for point in result["points"] if point["status"] != "refused")
@@ -173,7 +173,7 @@ def point(peer: str, workload: str, value: float, **parameters: Any) -> dict[str
 
 def verdict(points: list[dict[str, Any]], text: str) -> dict[str, Any]:
     """The line that `text` names."""
-    (found,) = [line for line in lines.judge(points) if line["line"] == text]
+    (found,) = [line for line in required.judge(points) if line["line"] == text]
     return found
 
 
@@ -202,7 +202,7 @@ def test_a_line_may_compare_two_workloads() -> None:
 
 
 def test_a_line_whose_figures_are_missing_is_neither_met_nor_missed() -> None:
-    assert {line["met"] for line in lines.judge([])} == {None}
+    assert {line["met"] for line in required.judge([])} == {None}
 
 
 def test_growth_is_judged_between_the_shallowest_and_the_deepest_queue() -> None:
@@ -220,12 +220,12 @@ def test_growth_is_judged_between_the_shallowest_and_the_deepest_queue() -> None
 )
 def test_a_run_passes_only_if_busq_did_what_it_claims(fault: dict[str, Any], sound: bool) -> None:
     ours = point("busq", "all_to_all", 1e6, **fault)
-    assert lines.passed({"points": [ours], "lines": []}) is sound
+    assert required.passed({"points": [ours], "lines": []}) is sound
 
 
 def test_a_run_does_not_pass_with_a_line_that_was_missed() -> None:
-    assert not lines.passed({"points": [], "lines": [{"met": False}]})
-    assert lines.passed({"points": [], "lines": [{"met": True}, {"met": None}]})
+    assert not required.passed({"points": [], "lines": [{"met": False}]})
+    assert required.passed({"points": [], "lines": [{"met": True}, {"met": None}]})
 
 
 def test_ratios_are_of_medians_and_show_the_spread_within_repeats() -> None:
@@ -291,7 +291,7 @@ def test_a_crowd_is_gone_when_it_is_not_needed() -> None:
         return {child.pid for child in psutil.Process().children()}
 
     before = children()
-    with group.crowd(3):
+    with case_run.crowd(3):
         assert len(children() - before) == 3
     assert children() == before
 
@@ -372,7 +372,7 @@ def test_orders_are_measured_and_compared_with_bus1() -> None:
         ("bus1", "one_to_one"),
         ("bus1", "all_to_all"),
     }
-    assert lines.passed(result)
+    assert required.passed(result)
 
 
 @pytest.mark.parametrize("workload", plan.ORDER_WORKLOADS)
@@ -382,7 +382,7 @@ def test_every_order_goes_through_every_workload(workload: str) -> None:
     assert {point["order"] for point in result["points"]} == set(fit)
     assert [(point["order"], point["reason"]) for point in result["points"] if point["status"] != "ok"] == []
     assert [point for point in result["points"] if point.get("lost")] == []
-    assert [point for point in result["points"] if not lines.in_order(point)] == []
+    assert [point for point in result["points"] if not required.in_order(point)] == []
 
 
 def test_a_ratio_says_how_far_bus1_is_ahead() -> None:
@@ -401,7 +401,7 @@ def test_a_ratio_says_how_far_bus1_is_ahead() -> None:
 
 @pytest.mark.parametrize("fault", [{"lost": 1}, {"failures": 1}, {"ordered": True, "same_order": 0}])
 def test_a_run_passes_only_if_every_order_did_what_it_claims(fault: dict[str, Any]) -> None:
-    assert not lines.passed({"points": [point("skeen", "all_to_all", 1e6, order="skeen", **fault)], "lines": []})
+    assert not required.passed({"points": [point("skeen", "all_to_all", 1e6, order="skeen", **fault)], "lines": []})
 
 
 @pytest.mark.parametrize(

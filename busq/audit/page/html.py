@@ -25,7 +25,7 @@ __all__ = ["CHART_ROWS_MAX", "Child", "chart", "element", "number", "page", "tab
 
 Child = Element | str | None
 
-_SCRIPTS = ("scene.js", "diagram.js", "draw.js", "points.js", "page.js")
+_SCRIPTS = ("scene.js", "diagram.js", "draw.js", "table.js", "page.js")
 _ROW, _LEFT, _RIGHT, _WIDTH, _FOOT = 20, 110, 30, 470, 22
 CHART_ROWS_MAX = 16
 _LOG_SCALE_FROM = 30.0  # the largest over the smallest

@@ -156,7 +156,7 @@ typedef struct {
   uint64_t late;
   uint64_t in_hand; /* which message is being sent (the low half of its number) | unit of its record; see grave.h */
   uint64_t granting; /* of which nodes it is sending handles (node.h); 0: none */
-  busq_pair tally; /* for which queue, and how much of what found no room there its process keeps (tally.c) */
+  busq_pair tally; /* for which queue, and how much of what found no room there its process keeps (overflow_tally.c) */
   _Alignas(64) uint64_t received;
   /* Cold. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
@@ -174,8 +174,8 @@ typedef struct {
   uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (shared_take.c); 0: not begun */
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
-  uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (tally.c) */
-  uint64_t ahead;     /* of a queue: changes (32) | how many of its messages were reported as done without being taken (ahead.c) */
+  uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (overflow_tally.c) */
+  uint64_t ahead;     /* of a queue: changes (32) | how many of its messages were reported as done without being taken (done_ahead.c) */
   uint64_t pid_space; /* in which `pid` counts (wake/lives.h); 0: not known */
   uint32_t pid;
   uint32_t lives; /* how many processes have joined with this slot: the number of the last one's life.  The first life of an incarnation has its number */

@@ -223,7 +223,7 @@ typedef struct {
   uint64_t *gathering;     /* [2 * (peers + 1)], scratch: the targets of a message to a group and others */
 } busq_sender;
 
-/* A thread of this process that has received (readers.h). */
+/* A thread of this process that has received (receiving_threads.h). */
 enum { BUSQ_READERS_MAX = 8 };
 typedef struct {
   uint32_t thread; /* 0: none */
@@ -270,7 +270,7 @@ typedef struct {
   int fd; /* of its process */
 } busq_watched_life;
 
-/* The descriptor behind fileno() (fifo.h, room.h, lives.h): under the receiver's latch. */
+/* The descriptor behind fileno() (named_pipe.h, room.h, lives.h): under the receiver's latch. */
 typedef struct {
   int poll_fd; /* -1 until it was asked for; readable when one of the next two is */
   int fifo_fd;

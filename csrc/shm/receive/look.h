@@ -6,7 +6,7 @@
  *
  * Guarantee: everything that is used as an index or a length is read once and checked before it is used.
  *
- * All of it is compiled into the two loops that look: of a single reader (receive.c), and of one of several (several.c).  Functions that
+ * All of it is compiled into the two loops that look: of a single reader (receive.c), and of one of several (shared_receive.c).  Functions that
  * stay out of line are static all the same, for the compiler then knows which registers they leave alone.
  */
 #include "base/assert.h"

@@ -5,7 +5,7 @@
 #include "shm/message/shared_take.h"
 #include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
-#include "shm/receive/several.h"
+#include "shm/receive/shared_receive.h"
 
 /* ---- positions ---- */
 

@@ -4,7 +4,7 @@
 #include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
-#include "shm/wake/fifo.h"
+#include "shm/wake/named_pipe.h"
 #include "shm/wake/lives.h"
 #include "shm/wake/room.h"
 #include "shm/wake/wake.h"

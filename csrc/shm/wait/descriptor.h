@@ -9,7 +9,7 @@
  * sleep.
  *
  * Mechanism: whenever the receive latch is about to be released, busq_descriptor_settle looks once more and arms the
- * FIFO, or makes it readable (fifo.h).
+ * FIFO, or makes it readable (named_pipe.h).
  *
  * Not given: that something can be received whenever it is readable.
  */

@@ -16,14 +16,14 @@
 #include "base/time.h"
 #include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
-#include "shm/receive/several.h"
+#include "shm/receive/shared_receive.h"
 #include "shm/send/find_record.h"
 #include "shm/send/multicast.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/descriptor.h"
 #include "shm/wait/pacing.h"
 #include "shm/wait/published.h"
-#include "shm/wait/readers.h"
+#include "shm/wait/receiving_threads.h"
 #include "shm/wake/wake.h"
 
 /* ---- between begin and end ---- */

@@ -8,7 +8,7 @@
 #include "shm/wait/descriptor.h"
 #include "shm/wait/pacing.h"
 #include "shm/wait/published.h"
-#include "shm/wait/readers.h"
+#include "shm/wait/receiving_threads.h"
 #include "shm/wake/wake.h"
 
 /* ---- recording ---- */

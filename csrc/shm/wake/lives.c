@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/wake/lives.h"
-#include "base/reserve.h"
+#include "base/growing.h"
 #include "shm/memory/life.h"
-#include "shm/wake/fifo.h"
+#include "shm/wake/named_pipe.h"
 #include "shm/wake/wake.h"
 #include <poll.h>
 #include <sys/epoll.h>

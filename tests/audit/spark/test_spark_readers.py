@@ -16,7 +16,7 @@ from busq.audit.spark.large_run import huge, readers
 from busq.audit.spark.large_run.load import conformed
 from busq.audit.spark.sessions.driver import frame_of
 from busq.trace import SCHEMA, find
-from busq.trace.readers import queues_of
+from busq.trace.queue_readers import queues_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

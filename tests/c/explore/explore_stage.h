@@ -32,7 +32,7 @@
 #include "shm/node/node.h"
 #include "shm/receive/blocked.h"
 #include "shm/receive/receive.h"
-#include "shm/receive/several.h"
+#include "shm/receive/shared_receive.h"
 
 #ifndef BUSQ_STEPS
 #error "the search needs a core built with BUSQ_STEPS"

@@ -43,7 +43,7 @@ class Mutant:
 
 MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
 RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
-LOOK, SEVERAL = "shm/receive/look.h", "shm/receive/several.c"
+LOOK, SEVERAL = "shm/receive/look.h", "shm/receive/shared_receive.c"
 SHARE, GRAVE = "shm/message/shared_take.c", "shm/burial/grave.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group_table.c", "shm/group/group_send.c", "shm/group/group_receive.c"
 NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (

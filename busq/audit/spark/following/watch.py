@@ -32,7 +32,7 @@ from busq.audit.spark.following.reports import Reports
 from busq.audit.spark.following.run import Run
 from busq.audit.spark.following.state import ARRAYS, Found, Process, Receiver
 from busq.trace.parquet_head import Head
-from busq.trace.readers import queues_of
+from busq.trace.queue_readers import queues_of
 from busq.trace.schema import Kind
 
 __all__ = ["KINDS", "Violation", "Watch"]

@@ -22,7 +22,7 @@ from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.parquet_head import Head
-from busq.trace.readers import queues_of
+from busq.trace.queue_readers import queues_of
 from busq.trace.run import Run, Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The readers of shared queues in a large run: `busq.trace.readers`, in relations."""
+"""The readers of shared queues in a large run: `busq.trace.queue_readers`, in relations."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["resolved"]
 def resolved(events: DataFrame, queues: Mapping[int, int]) -> DataFrame:
     """Return events in which every message for a shared queue has the reader that took it for its destination.
 
-    `queues`: by process, as `busq.trace.readers.queues_of` gives them.  Cost: a shuffle of what the readers took, and
-    joins of all events with that.
+    `queues`: by process, as `busq.trace.queue_readers.queues_of` gives them.  Cost: a shuffle of what the readers
+    took, and joins of all events with that.
 
     >>> columns = "process int, position long, kind int, message long, destinations array<int>"
     >>> rows = [(0, 0, 1, 1, [1]), (0, 1, 1, 2, [1]), (1, 0, 0, 2, None), (2, 0, 0, 1, None)]

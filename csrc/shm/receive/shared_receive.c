@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/receive/several.h"
+#include "shm/receive/shared_receive.h"
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"

@@ -11,7 +11,7 @@
  * process that has counted messages meanwhile knows whether the word is still the one it began with.
  *
  * Not given: which of the messages are done.  And the words here do not look at the queue: what was counted is compared
- * with them by the callers, since it may wait in processes as well (tally.c).
+ * with them by the callers, since it may wait in processes as well (overflow_tally.c).
  */
 #include "shm/memory/peer.h"
 

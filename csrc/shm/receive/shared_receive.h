@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_RECEIVE_SEVERAL_H
-#define BUSQ_SHM_RECEIVE_SEVERAL_H
+#ifndef BUSQ_SHM_RECEIVE_SHARED_RECEIVE_H
+#define BUSQ_SHM_RECEIVE_SHARED_RECEIVE_H
 /*
  * Receiving as one of several readers of a queue (shared_take.h): a reader takes only what it has reached for by a swap.
  *
@@ -31,4 +31,4 @@ void busq_several_keep(busq_peer *peer, uint64_t position);
 /* Gives back a message that was taken; false where it is not ours any more. */
 bool busq_several_give_back(busq_peer *peer, const busq_message *message);
 
-#endif /* BUSQ_SHM_RECEIVE_SEVERAL_H */
+#endif /* BUSQ_SHM_RECEIVE_SHARED_RECEIVE_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_BASE_RESERVE_H
-#define BUSQ_BASE_RESERVE_H
+#ifndef BUSQ_BASE_GROWING_H
+#define BUSQ_BASE_GROWING_H
 /*
  * Room in an array that grows.
  *
@@ -45,4 +45,4 @@ static inline bool busq_reserve(void *itemsp, uint32_t *capacity, uint64_t wante
   return true;
 }
 
-#endif /* BUSQ_BASE_RESERVE_H */
+#endif /* BUSQ_BASE_GROWING_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wait/readers.h"
+#include "shm/wait/receiving_threads.h"
 #include <string.h>
 
 /* The place of a thread; that of the last one where it has none. */

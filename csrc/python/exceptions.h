@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_PYTHON_ERROR_H
-#define BUSQ_PYTHON_ERROR_H
+#ifndef BUSQ_PYTHON_EXCEPTIONS_H
+#define BUSQ_PYTHON_EXCEPTIONS_H
 /*
  * The gate between Python and the core: where a result becomes an exception, and where what takes time lets go of the interpreter.
  *
@@ -40,4 +40,4 @@ int gate_run(busq_state *state, gate_step step, void *call, int64_t deadline_ns,
 /* May this thread wait?  False with an exception where greenlets run in it (busq/_port/greenlets.py). */
 int gate_may_wait(busq_state *state);
 
-#endif /* BUSQ_PYTHON_ERROR_H */
+#endif /* BUSQ_PYTHON_EXCEPTIONS_H */

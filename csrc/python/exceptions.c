@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/error.h"
+#include "python/exceptions.h"
 #include <errno.h>
 #include <string.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wake/fifo.h"
+#include "shm/wake/named_pipe.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/memory/files.h"

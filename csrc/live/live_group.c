@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "live/group.h"
+#include "live/live_group.h"
 #include "base/error.h"
 #include "base/time.h"
 #include <string.h>

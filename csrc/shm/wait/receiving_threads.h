@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_WAIT_READERS_H
-#define BUSQ_SHM_WAIT_READERS_H
+#ifndef BUSQ_SHM_WAIT_RECEIVING_THREADS_H
+#define BUSQ_SHM_WAIT_RECEIVING_THREADS_H
 /*
  * The threads of this process that receive from a peer.
  *
@@ -38,4 +38,4 @@ BUSQ_ALWAYS_INLINE void busq_readers_note(busq_peer *peer)
 bool busq_readers_await(busq_peer *peer);
 void busq_readers_await_end(busq_peer *peer);
 
-#endif /* BUSQ_SHM_WAIT_READERS_H */
+#endif /* BUSQ_SHM_WAIT_RECEIVING_THREADS_H */
