@@ -510,7 +510,9 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
   const bool lacks_fifo = order->traits & BUSQ_ORDER_FIFO_CHANNELS && !model->is_fifo;
   if (move->kind != BUSQ_CHECK_RECEIVE || config->behaviour == BUSQ_CHECK_JOB || may_vanish || lacks_fifo)
     return false;
-  const uint32_t kind = 1u << busq_model_packets_of(model, state)[move->place].kind;
+  const uint32_t kind = config->options & order->options_never_quiet
+                            ? 0
+                            : 1u << busq_model_packets_of(model, state)[move->place].kind;
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
   if (self->n_sent == config->n_messages) {
     const bool is_listed = !(config->options & order->options_not_quiet);

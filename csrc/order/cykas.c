@@ -49,6 +49,11 @@
  * A YCT that stands in UNACK is an entry of the window, in the place of the message that it belongs to, which is done when the
  * YCT is acknowledged.  Where its receiver is in UNACK already, that one bit stands for both.
  *
+ * Two more are for the laboratory: what the blog post on sender-side causal delivery asks ("Some design considerations").
+ *   ack=late      An EAGER is acknowledged when its YCT comes.
+ *   secret=eager  In secret mode a process sends, EAGER only.  The YCT of what it sends so waits, beside the set, until the
+ *                 process is out of secret mode.
+ *
  * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager
  * message. That is not causal; the paper's figure 3 is the counterexample.
  *
@@ -68,11 +73,13 @@ static const busq_order_option_name option_names[] = {
     {"yct=acked", BUSQ_OPTION_YCT_ACKED, true},
     {"yct=acked-unack", BUSQ_OPTION_YCT_UNACK, true},
     {"yct=acked-waits", BUSQ_OPTION_YCT_WAITS, true},
+    {"ack=late", BUSQ_OPTION_ACK_LATE, true},
+    {"secret=eager", BUSQ_OPTION_SECRET_EAGER, true},
     {NULL, 0, false},
 };
 
-/* Notes of entries in the window: its YCT is to be sent; its ACK has come; it is a YCT. */
-enum { WAS_EAGER = 1, IS_ACKED = 2, IS_YCT = 4 };
+/* Notes of entries in the window: its YCT is to be sent; its ACK has come; it is a YCT; it was sent in secret mode. */
+enum { WAS_EAGER = 1, IS_ACKED = 2, IS_YCT = 4, IN_SECRET = 8 };
 
 /* Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged, or its YCT waits. */
 typedef struct {
@@ -109,6 +116,16 @@ static bool does_yct_wait(const cykas_state *self)
   return self->group.options & BUSQ_OPTION_YCT_WAITS;
 }
 
+static bool is_ack_late(const cykas_state *self)
+{
+  return self->group.options & BUSQ_OPTION_ACK_LATE;
+}
+
+static bool sends_in_secret(const cykas_state *self)
+{
+  return self->group.options & BUSQ_OPTION_SECRET_EAGER;
+}
+
 /* The lowest mode there can be: no process sends a second message to a process before the first has arrived, so of
  * every other process one YCT at most is ahead of its message.  Where an ACK may be that of something else, there is no
  * such limit. */
@@ -116,7 +133,7 @@ static int32_t mode_min(const cykas_state *self)
 {
   if (does_yct_wait(self) || !(is_yct_acked(self) || is_own_left_out(self)))
     return 0;
-  return is_yct_acked(self) ? INT32_MIN : 1 - (int32_t)self->group.n_processes;
+  return is_yct_acked(self) || is_ack_late(self) ? INT32_MIN : 1 - (int32_t)self->group.n_processes;
 }
 
 /* The unacknowledged message or YCT to this process, or NULL. */
@@ -132,7 +149,8 @@ static busq_outbox_entry *unacked_to(cykas_state *self, uint32_t process)
 
 static bool may_send(cykas_state *self, uint32_t to)
 {
-  const bool is_silent = self->mode > 0 && !(self->may_tell && to == self->secret_from);
+  const bool may_tell = sends_in_secret(self) || (self->may_tell && to == self->secret_from);
+  const bool is_silent = self->mode > 0 && !may_tell;
   return !is_silent && !unacked_to(self, to);
 }
 
@@ -142,8 +160,9 @@ static void pump(cykas_state *self, busq_order_effects *effects)
     busq_outbox_entry *head = busq_outbox_at(&self->ring, self->n_sent);
     if (!may_send(self, head->to) || !busq_effects_have_room(effects, 2))
       return;
-    const bool is_eager = self->n_sent > 0; /* UNACK is not empty: the window begins with an unacknowledged message */
-    head->note = is_eager ? WAS_EAGER : 0;
+    const bool is_in_secret = self->mode > 0 && sends_in_secret(self);
+    const bool is_eager = self->n_sent > 0 || is_in_secret; /* the window begins with an unacknowledged message, or a secret */
+    head->note = (is_eager ? WAS_EAGER : 0) | (is_in_secret ? IN_SECRET : 0);
     self->n_sent++;
     busq_do_sent(effects, head->message, NULL);
     busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = is_eager ? EAGER : NORMAL});
@@ -155,12 +174,17 @@ static void send_yct(const busq_outbox_entry *entry, busq_order_effects *effects
   busq_do_send(effects, entry->to, (busq_order_packet){.message = entry->message, .kind = YCT});
 }
 
+static bool is_kept(const cykas_state *self, const busq_outbox_entry *entry)
+{
+  return entry->note & IN_SECRET && self->mode > 0;
+}
+
 /* With own=left-out: everything before the first message of the window is acknowledged. */
 static void tell_before_ack(cykas_state *self, busq_order_effects *effects)
 {
   busq_outbox_entry *first = busq_outbox_at(&self->ring, 0);
   const bool is_due = self->n_sent && (first->note & (WAS_EAGER | IS_ACKED)) == WAS_EAGER;
-  if (!is_due || does_yct_wait(self) || !busq_effects_have_room(effects, 1))
+  if (!is_due || does_yct_wait(self) || is_kept(self, first) || !busq_effects_have_room(effects, 1))
     return;
   first->note &= ~WAS_EAGER;
   send_yct(first, effects);
@@ -184,7 +208,7 @@ static bool enter_yct(cykas_state *self, const busq_outbox_entry *told)
 static bool does_first_wait(cykas_state *self)
 {
   const busq_outbox_entry *first = busq_outbox_at(&self->ring, 0);
-  return does_yct_wait(self) && first->note & WAS_EAGER && unacked_to(self, first->to);
+  return is_kept(self, first) || (does_yct_wait(self) && first->note & WAS_EAGER && unacked_to(self, first->to));
 }
 
 /* An acknowledged message at the front of the window leaves it, and may get its YCT if it was a secret.  It is done
@@ -222,13 +246,17 @@ static int receive(cykas_state *self, const busq_order_packet *packet, busq_orde
       return BUSQ_CORRUPT;
     if (--self->mode == 0)
       self->secret_from = 0;
-    if (is_yct_acked(self))
+    if (is_yct_acked(self) || is_ack_late(self))
       busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = ACK});
     return BUSQ_OK;
   }
   if (packet->kind == EAGER) {
     self->mode++;
     self->secret_from = self->may_tell ? packet->from : 0;
+  }
+  if (packet->kind == EAGER && is_ack_late(self)) {
+    busq_do_deliver(effects, packet->message);
+    return BUSQ_OK;
   }
   busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
   return BUSQ_OK;
@@ -287,7 +315,8 @@ static void cykas_gauge(const void *state, busq_order_gauge *gauge)
  *     that are not sent at once count as late.  Deliveries do not look at MODE, and with OB empty nothing is pumped.
  *   ACK, where no message is left to send: what it takes out of UNACK decides about YCTs alone; they are sent when the last
  *     of the ACKs that they wait for has come, in whatever order those come.  Otherwise it decides whether the next message
- *     is a secret; and where YCTs stand in UNACK, which of them is unacknowledged. */
+ *     is a secret; and where YCTs stand in UNACK, which of them is unacknowledged.
+ *   With secret=eager, none: MODE decides how a message is sent, and when its YCT is. */
 #define QUIET_ALWAYS (1u << YCT)
 #define QUIET_WHEN_ALL_IS_SENT (1u << ACK)
 
@@ -302,6 +331,7 @@ const busq_order busq_order_cykas = {
     .quiet_always = QUIET_ALWAYS,
     .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
     .options_not_quiet = BUSQ_OPTION_YCT_UNACK | BUSQ_OPTION_YCT_WAITS,
+    .options_never_quiet = BUSQ_OPTION_SECRET_EAGER,
     .options = option_names,
     .head_bytes = offsetof(cykas_state, ring),
     .buffers = {{BUSQ_OUTBOX, .own = true}},

@@ -121,7 +121,9 @@ typedef enum {
   BUSQ_OPTION_OWN_LEFT_OUT = 4, /* cykas, for the laboratory: a YCT does not wait for the ACK of the message that it belongs to */
   BUSQ_OPTION_YCT_ACKED = 32,   /* likewise: a YCT is acknowledged, */
   BUSQ_OPTION_YCT_UNACK = 64,   /* and its receiver stands in UNACK until then, */
-  BUSQ_OPTION_YCT_WAITS = 128   /* and as long as it stands there for another reason, the YCT waits */
+  BUSQ_OPTION_YCT_WAITS = 128,  /* and as long as it stands there for another reason, the YCT waits */
+  BUSQ_OPTION_ACK_LATE = 256,   /* likewise: an eager message is acknowledged when its YCT comes */
+  BUSQ_OPTION_SECRET_EAGER = 512 /* likewise: in secret mode a process sends, eagerly */
 } busq_order_option;
 
 typedef struct {
@@ -183,6 +185,7 @@ typedef struct {
   uint32_t quiet_always;
   uint32_t quiet_when_all_is_sent;
   uint32_t options_not_quiet; /* busq_order_option: under these, no kind is in quiet_when_all_is_sent */
+  uint32_t options_never_quiet; /* and under these, no kind is in either */
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
   /* The state: a head that begins with the group, and the buffers behind it.  Where the head has arrays, head_size
    * returns how long it is; where both are 0, it is the group alone. */

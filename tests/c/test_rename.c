@@ -475,7 +475,7 @@ static void rename_one_execution(const busq_order *order, uint32_t options, uint
 
 static const char *const with_options[] = {
     "fifo:on_gap=skip", "cykas:own=left-out", "cykas:yct=acked", "cykas:yct=acked-unack", "cykas:yct=acked-waits",
-    "lamport:ack=all", NULL,
+    "cykas:ack=late", "cykas:secret=eager", "lamport:ack=all", NULL,
 };
 
 /* The text of the order with this number; those with options follow those without. */

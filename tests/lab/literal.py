@@ -117,6 +117,67 @@ class CykasYctWaits(CykasYctUnack):
     waits = True
 
 
+class CykasAckLate(Cykas):
+    """The post's first question: an eager send is acknowledged when the "now you can tell" message has come."""
+
+    def receive_deliver(self, kind: str, message: int, sender: int) -> list[Deed]:
+        return super().receive_deliver(kind, message, sender)[: 1 if kind == "eager" else 2]
+
+    def receive_yct(self, message: int, sender: int) -> list[Deed]:
+        self.mode -= 1
+        return [("ack", message, sender), *self.network_send()]
+
+
+class CykasSecretEager(Cykas):
+    """The post's second question: eager sends as a result of eager sends.
+
+    The YCT of each waits until its sender is out of secret mode.
+    """
+
+    def __init__(self, me: int, n: int) -> None:
+        super().__init__(me, n)
+        self.sent_in_secret: set[int] = set()
+
+    def network_send(self) -> list[Deed]:
+        deeds: list[Deed] = []
+        while self.ob and not self.unack[self.ob[0][1]]:
+            message, to = self.ob.popleft()
+            if self.mode or any(self.unack) or any(self.eager_sent.values()):
+                waits_for = list(self.unack)
+                waits_for[to] = 1
+                self.eager_sent.setdefault(to, deque()).append((waits_for, message))
+                deeds.append(("eager", message, to))
+            else:
+                deeds.append(("normal", message, to))
+            if self.mode:
+                self.sent_in_secret.add(message)
+            self.unack[to] = 1
+        return deeds
+
+    def receive_ack(self, sender: int) -> list[Deed]:
+        self.unack[sender] = 0
+        for sets in self.eager_sent.values():
+            for waits_for, _ in sets:
+                waits_for[sender] = 0
+        return self.tell() + self.network_send()
+
+    def receive_yct(self, _message: int, _sender: int) -> list[Deed]:
+        self.mode -= 1
+        return self.tell() + self.network_send()
+
+    def tell(self) -> list[Deed]:
+        """Send YCTs in the order of their messages."""
+        deeds: list[Deed] = []
+        secrets = [(message, to, some) for to, sets in self.eager_sent.items() for some, message in sets]
+        for message, to, waits_for in sorted(secrets):
+            if any(waits_for) or (self.mode and message in self.sent_in_secret):
+                break
+            self.eager_sent[to].popleft()
+            self.sent_in_secret.discard(message)
+            deeds.append(("yct", message, to))
+        return deeds
+
+
 class Mfss:
     """Cykas paper, section 2.1, after Mattern and Fünfrocken: one message unacknowledged at a time."""
 

@@ -314,6 +314,18 @@ class CykasYctWaits(Cykas):
     paper = literal.CykasYctWaits
 
 
+class CykasAckLate(Cykas):
+    paper = literal.CykasAckLate
+
+
+class CykasSecretEager(Cykas):
+    paper = literal.CykasSecretEager
+
+    def variables(self) -> object:
+        assert isinstance(self.process, literal.CykasSecretEager)
+        return super().variables(), frozenset(self.process.sent_in_secret)
+
+
 class PaperCykasTelling(literal.Cykas):
     """Section 2.3: in secret mode it may correspond with the sender of its most recently delivered Eager Send.
 
@@ -369,6 +381,8 @@ ORDERS = {
     "cykas:yct=acked": Order(CykasYctAcked),
     "cykas:yct=acked-unack": Order(CykasYctUnack),
     "cykas:yct=acked-waits": Order(CykasYctWaits),
+    "cykas:ack=late": Order(CykasAckLate),
+    "cykas:secret=eager": Order(CykasSecretEager),
     "cykas-telling": Order(CykasTelling),
     "sequencer": Order(Sequencer, is_point_to_point=False, has_fifo_channels=True, promises_total_order=True),
     "skeen": Order(Skeen, is_point_to_point=False, promises_total_order=True),

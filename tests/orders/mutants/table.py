@@ -357,14 +357,14 @@ CYKAS = [
         "one unacknowledged message is not enough to make the next one eager",
         "causal",
         Bound(3, 2),
-        ("self->n_sent > 0;", "self->n_sent > 1;"),
+        ("self->n_sent > 0 || is", "self->n_sent > 1 || is"),
     ),
     mutant(
         "cykas",
         "who keeps one secret may send",
         "causal",
         Bound(3, 2),
-        ("self->mode > 0 && !(", "self->mode > 1 && !("),
+        ("self->mode > 0 && !may_tell;", "self->mode > 1 && !may_tell;"),
     ),
     mutant(
         "cykas",
