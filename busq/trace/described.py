@@ -14,6 +14,9 @@ destinations = "recipients[].name"
 [kinds]                         # what words for the kind of an event mean
 OrderPlaced = "send"
 OrderTaken = "deliver"
+
+[text]                          # regular expressions that read logs of any text: `busq.trace.text_log`
+send = '(?<node>\\S+) sent (?<id>\\d+) to (?<to>\\S+)'
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from busq.trace import places
+from busq.trace import places, text_log
 from busq.trace.dataset import RUNS_BY, WAYS, dataset_of
 from busq.trace.errors import TraceError
 
@@ -55,7 +58,7 @@ def options_in(path: str) -> dict[str, str]:
     """
     description = _parsed(path)
     options: dict[str, str] = {}
-    for table, prefix in (("fields", "field."), ("kinds", "kind.")):
+    for table, prefix in (("fields", "field."), ("kinds", "kind."), ("text", text_log.PREFIX)):
         entries = description.pop(table, {})
         if not isinstance(entries, dict):
             raise TraceError(f"{path}: {table} is {entries!r}: expected a table, as [{table}]")
@@ -68,7 +71,7 @@ def options_in(path: str) -> dict[str, str]:
             raise TraceError(f"{path}: broadcast is {broadcast!r}: expected true or false")
         options["broadcast"] = str(broadcast).lower()
     if description:
-        known = "format, runs-by, shape, broadcast, [fields] and [kinds]"
+        known = "format, runs-by, shape, broadcast, [fields], [kinds] and [text]"
         raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected {known}")
     for name, value in options.items():
         if not isinstance(value, str):

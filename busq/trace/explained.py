@@ -236,6 +236,8 @@ def _runs_by(found: Sequence[Explained]) -> str:
 
 
 def _text(value: str) -> str:
+    if "\\" in value and "'" not in value and value.isprintable():
+        return f"'{value}'"  # as people write expressions
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busq.trace import csv_log, epfl, ndjson, otlp, parquet, parquet_head, shiviz
+from busq.trace import csv_log, epfl, ndjson, otlp, parquet, parquet_head, shiviz, text_log
 from busq.trace.dataset import hive_keys
 from busq.trace.finding import Finding
 from busq.trace.gather import (
@@ -18,6 +18,7 @@ from busq.trace.gather import (
     gather_otlp,
     gather_parquet,
     gather_shiviz,
+    gather_text,
 )
 from busq.trace.run import Run, Source
 
@@ -48,6 +49,10 @@ def _is_shiviz(path: str, head: bytes, options: Mapping[str, str]) -> bool:
     return shiviz.is_log(head) or ("parser" in options and not path.endswith(_NO_LOGS))
 
 
+def _is_text(path: str, head: bytes, options: Mapping[str, str]) -> bool:
+    return not path.endswith(_NO_LOGS) and text_log.is_log(head, options)
+
+
 def _is_ndjson(path: str, head: bytes, options: Mapping[str, str]) -> bool:
     return ndjson.is_log(head, options, hive_keys(path))
 
@@ -59,6 +64,7 @@ def _is_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
 # In this order they are tried: a text that may be of several formats is of the first.
 TABLE = {
     "busq": Format(_is_parquet, gather_parquet, parquet.read, parquet_head.first_records),
+    "text": Format(_is_text, gather_text, text_log.read, text_log.first_records),
     "epfl": Format(lambda path, head, options: epfl.is_log(head), gather_epfl, epfl.read),
     "otlp": Format(lambda path, head, options: otlp.is_log(head), gather_otlp, otlp.read),
     "ndjson": Format(_is_ndjson, gather_ndjson, ndjson.read, ndjson.first_records),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 
-from busq.trace import csv_log, epfl, ndjson, parquet_head, places, shiviz
+from busq.trace import csv_log, epfl, ndjson, parquet_head, places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, Group, Part, Parts, Sample, dataset_of, grouped
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
@@ -17,7 +17,16 @@ from busq.trace.parsed_records import sample
 from busq.trace.run import Source
 from busq.trace.text import stem
 
-__all__ = ["File", "gather_csv", "gather_epfl", "gather_ndjson", "gather_otlp", "gather_parquet", "gather_shiviz"]
+__all__ = [
+    "File",
+    "gather_csv",
+    "gather_epfl",
+    "gather_ndjson",
+    "gather_otlp",
+    "gather_parquet",
+    "gather_shiviz",
+    "gather_text",
+]
 
 _NO_RUN: list[tuple[str, set[str]]] = [("", set())]  # reading it reports what is wrong with it
 _HOSTS = ("hosts", "hosts.txt", "membership")
@@ -155,6 +164,11 @@ def gather_ndjson(files: Sequence[File], options: dict[str, str], findings: list
 def gather_csv(files: Sequence[File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
     """Make the runs of files of CSV."""
     return _gather_records("csv", csv_log, files, options, findings)
+
+
+def gather_text(files: Sequence[File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    """Make the runs of files of text that regular expressions read."""
+    return _gather_records("text", text_log, files, options, findings)
 
 
 def _gather_records(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from busq._util import arguments
-from busq.trace import csv_log, epfl, ndjson, places, shiviz
+from busq.trace import csv_log, epfl, ndjson, places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, WAYS
 from busq.trace.described import NAME, beside, options_in
 from busq.trace.errors import TraceError
@@ -80,6 +80,10 @@ def find(
     format = format or its.pop("format", None)
     if format is not None and format not in FORMATS:
         raise TraceError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
+    if format == "text" and not any(name.startswith(text_log.PREFIX) for name in its):
+        raise TraceError(
+            "the format text takes regular expressions: expected [text] in busq.toml, with send and deliver"
+        )
     findings: list[Finding] = []
     files = [file for root in given for file in _logs(root, format, its, findings)]
     sources: list[Source] = []
@@ -115,7 +119,7 @@ def _check_options(options: Mapping[str, str]) -> None:
         *(f"field.{name}" for name in FIELDS),
     )
     for name, value in options.items():
-        if name not in known and not name.startswith("kind."):
+        if name not in known and not name.startswith(("kind.", text_log.PREFIX)):
             raise TraceError(f"unknown option {name!r}: known are {', '.join(known)}")
         arguments.text(f"options[{name!r}]", value)
         if name.startswith("field."):
@@ -124,6 +128,7 @@ def _check_options(options: Mapping[str, str]) -> None:
             raise TraceError(f"{name} is {value!r}: expected send, deliver, local or the like")
     if (broadcast := options.get("broadcast", "true")) not in ("true", "false"):
         raise TraceError(f"broadcast {broadcast!r}: expected true or false")
+    text_log.check(options)
     if options.get("shape", "events") not in SHAPES:
         raise TraceError(f"shape {options['shape']!r}: expected {' or '.join(SHAPES)}")
 
@@ -144,7 +149,9 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
     logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
     if not logs:
         looked = f"{len(files)} files, none of which" if files else "nothing that"
-        raise TraceError(f"{root}: found {looked} is a log: expected {_expected(wanted)}")
+        why = text_log.unmatched_in(beginning(files[0].path), options) if files else ""
+        why = f" ({files[0].path}: {why})" if why else ""
+        raise TraceError(f"{root}: found {looked} is a log{why}: expected {_expected(wanted)}")
     findings += _left_out(files, logs)
     return logs
 
@@ -180,8 +187,10 @@ def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> File:
 def _lacking(path: str, wanted: str | None, options: Mapping[str, str]) -> str:
     """Return what a table lacks to be a log; "" if the file is none."""
     head = beginning(path)
-    if is_binary(head) or wanted not in (None, "csv", "ndjson"):
+    if is_binary(head) or wanted not in (None, "csv", "ndjson", "text"):
         return ""
+    if unmatched := text_log.unmatched_in(head, options):
+        return unmatched
     names = ndjson.names_in(head) or csv_log.columns_in(head)
     return Fields(options).lacking_in(names) if names else ""
 

@@ -32,6 +32,7 @@ from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED
 from busq.trace.mapping import numbered
+from busq.trace.regular import compiled, of_javascript
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, content, decoded
@@ -80,26 +81,16 @@ def is_log(head: bytes) -> bool:
     )
 
 
-# ---- regular expressions of JavaScript ----
-
-
-def _compiled(expression: str, what: str) -> re.Pattern[str]:
-    """Compile an expression of JavaScript, with its flags g and m; TraceError if that cannot be done."""
-    python = re.sub(r"\(\?<(?![=!])", "(?P<", expression)
-    python = re.sub(r"\\k<(\w+)>", r"(?P=\1)", python).replace("[^]", r"[\s\S]")
-    try:
-        return re.compile(python, re.MULTILINE)
-    except re.error as error:
-        raise TraceError(f"the {what} {expression!r} is no regular expression: {error}") from None
+# ---- regular expressions ----
 
 
 def _parser(expression: str) -> re.Pattern[str]:
-    compiled = _compiled(expression, "parser")
-    missing = [name for name in _GROUPS if name not in compiled.groupindex]
+    parser = compiled(of_javascript(expression), "parser")
+    missing = [name for name in _GROUPS if name not in parser.groupindex]
     if missing:
         groups = " and ".join(f"(?<{name}>...)" for name in missing)
         raise TraceError(f"the parser {expression!r} lacks {groups}: expected groups event, host and clock")
-    return compiled
+    return parser
 
 
 def _header(text: str) -> tuple[str, str, int] | None:
@@ -148,10 +139,10 @@ def _open(text: str, options: Mapping[str, str]) -> _File:
     if header:
         begin = header[2]
         parser, delimiter = parser or header[0], delimiter or header[1]
-    elif not delimiter and re.search(_compiled(DELIMITER, "delimiter"), text):
+    elif not delimiter and re.search(compiled(DELIMITER, "delimiter"), text):
         delimiter = DELIMITER
-    compiled = _parser(parser) if parser else _guess(text)
-    return _File(text, compiled, _compiled(delimiter, "delimiter") if delimiter else None, begin)
+    shape = _parser(parser) if parser else _guess(text)
+    return _File(text, shape, compiled(of_javascript(delimiter), "delimiter") if delimiter else None, begin)
 
 
 def _guess(text: str) -> re.Pattern[str]:
@@ -159,13 +150,13 @@ def _guess(text: str) -> re.Pattern[str]:
     sample = text if len(text) < 1 << 20 else text[: text.rfind("\n", 0, 1 << 20) + 1]
     best: tuple[tuple[int, int], re.Pattern[str]] | None = None
     for name, expression in SHAPES.items():
-        compiled = _parser(expression)
-        spans = [(match.start(), match.end()) for match in compiled.finditer(sample)]
+        parser = _parser(expression)
+        spans = [(match.start(), match.end()) for match in parser.finditer(sample)]
         score = (-len(spans), _left_over(sample, spans))
         if name == "clocks alone" and score[1]:  # then there are texts as well
             continue
         if spans and (best is None or score < best[0]):
-            best = (score, compiled)
+            best = (score, parser)
     if best is None:
         raise TraceError(
             "no event was recognised: expected a parser, a regular expression with the groups event, host and clock"
@@ -413,7 +404,7 @@ def _understood(event: Event, send: re.Pattern[str] | None, deliver: re.Pattern[
 def _spoken(expression: str, name: str) -> re.Pattern[str] | None:
     if not expression:
         return None
-    compiled = _compiled(expression, f"option {name}")
-    if "message" not in compiled.groupindex:
+    pattern = compiled(of_javascript(expression), f"option {name}")
+    if "message" not in pattern.groupindex:
         raise TraceError(f"the option {name} {expression!r} lacks (?<message>...): expected the name of the message")
-    return compiled
+    return pattern

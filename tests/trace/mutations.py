@@ -91,6 +91,10 @@ _MAKERS: dict[str, Callable[[], dict[str, bytes]]] = {
     "shiviz": lambda: {"chat.log": CHAT.encode()},
     "epfl": lambda: {name: text.encode() for name, text in _EPFL.items()},
     "otlp": lambda: {"spans.jsonl": _OTLP.encode()},
+    "text": lambda: {
+        "chat.log": "".join(f"{row['process']} {row['kind']} {row['message']}\n" for row in ROWS).encode(),
+        "busq.toml": b"[text]\nevent = '^(?<process>.*) (?<kind>.*) (?<id>.*)$'\n",
+    },
     "toml": lambda: {"events.csv": _csv(ROWS), "busq.toml": b'[fields]\nprocess = "process"\n'},
 }
 

@@ -21,7 +21,9 @@ TEXTS = {
     "x.json": ("otlp", orders().text()),
     "x.ndjson": ("ndjson", '{"host": "a", "event": "deliver", "id": 1}\n'),
     "x.csv": ("csv", "host,event,id\na,deliver,1\n"),
+    "x.txt": ("text", "a got 1\n"),
 }
+GOT = {"text.deliver": "^(?<host>\\w+) got (?<id>.*)$"}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -30,7 +32,7 @@ def test_formats_are_recognised_by_content(tmp_path: Path, name: str, called: st
     expected, text = TEXTS[name]
     path = tmp_path / (called or name)
     path.write_text(text)
-    source = trace.find(path).sources[0]
+    source = trace.find(path, options=GOT).sources[0]
     assert (source.format, source.size_bytes, source.paths) == (expected, len(text), (str(path),))
 
 
@@ -40,7 +42,7 @@ def test_a_folder_may_hold_all_formats(tmp_path: Path) -> None:
         (tmp_path / f"f{folder}" / name).write_text(text)
     with Writer(tmp_path, run="ours") as writer:
         writer.write(0, {"kind": [0], "message": [1]})
-    found = trace.find(tmp_path)
+    found = trace.find(tmp_path, options=GOT)
     assert sorted(source.format for source in found.sources) == sorted(trace.FORMATS)
     assert all(trace.read(source).logs[0].num_rows for source in found.sources)
 
