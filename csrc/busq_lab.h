@@ -341,6 +341,7 @@ typedef struct {
   uint32_t waiting_max; /* messages of its own that a process may keep waiting; more wait outside */
   uint32_t held_max;    /* messages of others that it may hold back; more stay in flight */
   uint32_t channels;    /* a busq_channels */
+  uint32_t bears_unsound; /* a process whose state is not sound goes on */
 } busq_stage_config;
 
 typedef struct {
@@ -584,12 +585,12 @@ typedef enum {
   BUSQ_CHECK_STUCK = 16,   /* at an end: a submit that was never taken, or a message that is never done */
   BUSQ_CHECK_GENUINE = 17, /* a packet about a message went to or came from a process that is neither its origin nor a destination */
   BUSQ_CHECK_BUFFERS = 18, /* a packet was refused for want of room */
-  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, returned an effect that makes no sense, or its
-                            * state is not sound */
+  BUSQ_CHECK_REFUSED = 19, /* an order refused a packet that its own processes sent, or returned an effect that makes no sense */
   BUSQ_CHECK_ENDLESS = 20, /* an execution that goes on beyond all bounds */
   BUSQ_CHECK_KEPT = 21,    /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
-  BUSQ_CHECK_SIDE = 22     /* INFORMED: a message was delivered after one that was submitted when a process had delivered it, or
+  BUSQ_CHECK_SIDE = 22,    /* INFORMED: a message was delivered after one that was submitted when a process had delivered it, or
                             * an effect of it */
+  BUSQ_CHECK_INVARIANT = 23 /* the state of a process is not sound: an invariant of the order does not hold */
 } busq_check_property;
 
 typedef struct {

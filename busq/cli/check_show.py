@@ -31,8 +31,12 @@ def result(result: Result) -> None:
         show.print_lines([Text(text, style="yellow")])
     if result.search == "walk":
         show.to_stdout(_transitions(result), *_coverage(result))
-    if result.counterexample is not None:
-        example(result.counterexample, result.doubts)
+    for one in _examples(result):
+        example(one, result.doubts if one is result.counterexample else ())
+
+
+def _examples(result: Result) -> list[Counterexample]:
+    return [one for one in (result.unsound, result.counterexample) if one is not None]
 
 
 # ---- the verdict ----
@@ -48,11 +52,12 @@ def _headline(result: Result) -> Iterator[Text]:
         yield Text(
             f"{result.order} does not promise that side channels change nothing (side): shown is whether they do"
         )
-    example = result.counterexample
-    if example is not None:
+    examples = _examples(result)
+    for example in examples:
         steps = f"VIOLATION: {', '.join(example.faults)}, after {len(example.steps)} steps"
         yield Text.assemble((steps, "bold red"), _shortest(example))
-        also = [name for name in result.broken if name not in example.faults]
+    if examples:
+        also = [name for name in result.broken if not any(name in one.faults for one in examples)]
         if also:
             yield Text(f"broken in other executions: {', '.join(also)}", style="red")
     elif result.broken:

@@ -96,11 +96,13 @@ class Stage:
         waiting_max: int = 64,
         held_max: int = 256,
         network: str | None = None,
+        bears_unsound: bool = False,
     ) -> None:
         """Set up the processes of an order ("lamport:ack=all"), given by their names or their number.
 
         `waiting_max` messages of its own may wait inside a process, `held_max` of others may be held back there.
         `network`: "fifo" (channels keep the order), "unordered", or by default what the order needs.
+        `bears_unsound`: a process goes on where an invariant of its order does not hold any more.
         Raises ValueError for what cannot be, NoSpace.  O(processes x the size of a state).
         """
         orders.parse(order)  # which raises what is wrong with it
@@ -115,7 +117,7 @@ class Stage:
         self._names = tuple(named)
         self._indices = {name: index for index, name in enumerate(named)}
         limits = whole_number("waiting_max", waiting_max, 32), whole_number("held_max", held_max, 32)
-        config = ffi.new("busq_stage_config *", (len(named), *limits, _CHANNELS[network]))
+        config = ffi.new("busq_stage_config *", (len(named), *limits, _CHANNELS[network], bool(bears_unsound)))
         owner = owned("busq_stage")
         check(lib.busq_stage_new(order.encode(), config, owner))
         self._stage = held(owner)

@@ -381,7 +381,7 @@ static int run_step(const busq_model *model, void *state, uint32_t process, busq
   }
   busq_model_print_process(model, state, process);
   if (!busq_order_verify(order, busq_model_order_of(model, state, process)) && !model->config.doubled_max)
-    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
+    busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_INVARIANT;
   return BUSQ_OK;
 }
 

@@ -261,7 +261,8 @@ static int judge_step(void *driver, const busq_order_event *event, const busq_or
     return result;
   if (result != BUSQ_OK && !stage->n_doubled)
     BROKEN(stage, "process %u refuses an event of kind %u with code %d", stage->acting, event->kind, result);
-  if (!effects->is_cut && !stage->n_doubled && !busq_order_verify(stage->order, acting(stage)->state))
+  if (!effects->is_cut && !stage->n_doubled && !stage->bears_unsound &&
+      !busq_order_verify(stage->order, acting(stage)->state))
     BROKEN(stage, "the state of process %u does not verify", stage->acting);
   return note_mode(stage) ? BUSQ_OK : BUSQ_NO_SPACE;
 }
@@ -606,6 +607,7 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
     return out_of_memory();
   stage->order = found;
   stage->is_fifo = busq_channels_keep_order(found, config->channels);
+  stage->bears_unsound = config->bears_unsound;
   stage->world = (busq_stage_world){.world = {.vector = vector_of, .row = row_of}, .stage = stage};
   stage->group = (busq_order_group){
       .n_processes = config->processes,

@@ -70,6 +70,7 @@ struct busq_stage {
   uint32_t packets_capacity;
   uint32_t packets_ever;
   uint32_t n_doubled; /* packets that the network has doubled */
+  bool bears_unsound; /* a process whose state is not sound goes on */
   busq_stage_event *events;
   uint32_t n_events;
   uint32_t events_capacity;

@@ -40,6 +40,7 @@ static const struct {
     {"genuine", BUSQ_CHECK_GENUINE, 0},
     {"buffers", BUSQ_CHECK_BUFFERS, 0},
     {"refused", BUSQ_CHECK_REFUSED, 0},
+    {"invariant", BUSQ_CHECK_INVARIANT, 0},
     {"endless", BUSQ_CHECK_ENDLESS, 0},
     {"kept", BUSQ_CHECK_KEPT, 0},
     {"side", BUSQ_CHECK_SIDE, 0},

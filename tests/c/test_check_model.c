@@ -540,6 +540,25 @@ static void test_an_effect_that_makes_no_sense_is_a_fault_and_left_out(void)
   free(state);
 }
 
+static bool is_never_sound(const void *state)
+{
+  return !state;
+}
+
+static void test_a_state_that_is_not_sound_is_a_fault_of_its_own_and_goes_on(void)
+{
+  busq_order broken = busq_order_none;
+  broken.verify = is_never_sound;
+  const busq_model_config config = {.order = &broken, .n_processes = 2, .n_messages = 1, .fan_out_max = 1};
+  const busq_model model = make(&config);
+  void *state = start(&model);
+  play(&model, state, submit(0, 2));
+  CHECK_EQUAL(busq_model_faults(state), 1u << BUSQ_CHECK_INVARIANT);
+  play(&model, state, first_move(&model, state, BUSQ_CHECK_RECEIVE, 1));
+  CHECK(busq_model_has_delivered(&model, state, 1, 0));
+  free(state);
+}
+
 /* A message that came to a process it was not sent to overtakes nothing: it is a phantom. */
 static void test_what_strays_is_no_fault_of_fifo(void)
 {
@@ -596,6 +615,7 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_what_is_delivered_twice_is_a_fault_of_who_does_not_notice);
   CHECK_RUN(test_an_alarm_goes_off_at_any_moment_after_it_was_set);
   CHECK_RUN(test_an_effect_that_makes_no_sense_is_a_fault_and_left_out);
+  CHECK_RUN(test_a_state_that_is_not_sound_is_a_fault_of_its_own_and_goes_on);
   CHECK_RUN(test_what_strays_is_no_fault_of_fifo);
   CHECK_RUN(test_moves_at_different_processes_commute_and_deliveries_at_one_need_not);
   return 0;

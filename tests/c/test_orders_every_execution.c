@@ -81,7 +81,8 @@ static uint32_t claims_of(const busq_order *order)
 {
   const bool is_genuine = !(order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED));
   uint32_t claims = LOST | STUCK | KEPT | 1u << BUSQ_PROPERTY_DUPLICATED | 1u << BUSQ_PROPERTY_PHANTOM;
-  claims |= 1u << BUSQ_CHECK_BUFFERS | 1u << BUSQ_CHECK_REFUSED | 1u << BUSQ_CHECK_ENDLESS;
+  claims |= 1u << BUSQ_CHECK_BUFFERS | 1u << BUSQ_CHECK_REFUSED | 1u << BUSQ_CHECK_INVARIANT;
+  claims |= 1u << BUSQ_CHECK_ENDLESS;
   claims |= is_genuine ? GENUINE : 0;
   claims |= order->claims & BUSQ_CLAIMS_FIFO ? FIFO : 0;
   claims |= order->claims & BUSQ_CLAIMS_CAUSAL ? CAUSAL : 0;

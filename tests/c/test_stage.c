@@ -236,6 +236,24 @@ static void test_an_order_that_cheats_is_found_out(void)
   check_cheat(spoils_its_state, "does not verify");
 }
 
+static void test_a_process_whose_state_is_not_sound_may_go_on(void)
+{
+  static busq_order cheat;
+  cheat = busq_order_none;
+  honest = cheat.step;
+  cheat.step = spoils_its_state;
+  for (uint32_t bears = 0; bears < 2; bears++) {
+    const busq_stage_config config = {.processes = 2, .waiting_max = 4, .held_max = 4, .bears_unsound = bears};
+    busq_stage *stage = NULL;
+    CHECK_EQUAL(busq_stage_new("none", &config, &stage), BUSQ_OK);
+    stage->order = &cheat;
+    uint64_t name;
+    const uint32_t to = 1;
+    CHECK_EQUAL(busq_stage_submit(stage, 0, &to, 1, &name), bears ? BUSQ_OK : BUSQ_CORRUPT);
+    busq_stage_free(stage);
+  }
+}
+
 int main(int n_arguments, char **arguments)
 {
   check_begin();
@@ -245,5 +263,6 @@ int main(int n_arguments, char **arguments)
   CHECK_RUN(test_the_same_calls_give_the_same_events, seed);
   CHECK_RUN(test_a_step_with_many_effects_goes_on_until_all_are_said);
   CHECK_RUN(test_an_order_that_cheats_is_found_out);
+  CHECK_RUN(test_a_process_whose_state_is_not_sound_may_go_on);
   return 0;
 }

@@ -18,7 +18,9 @@ import busq
 from busq.check import ALL, Counterexample, Finding, Progress, Result, run
 from busq.errors import NoSpace
 from busq.execution import Execution
+from busq.lab.check import checker
 from busq.lab.check.search import CoreSearch
+from busq.lab.check.witness import Step
 from busq.orders import ORDERS, parse
 from busq.scenario import Player, play
 from busq.spec import PROPERTIES
@@ -493,6 +495,35 @@ def test_a_step_for_which_there_is_no_room_is_told() -> None:
     assert player.play("bob receives m3") == ["bob holds m3 back"]
     assert player.play("bob receives m2") == ["there is no room for it"]
     assert isinstance(player.failure, busq.Full)
+
+
+class Unsound(CoreSearch):
+    """A search that meets a broken invariant some steps before the property that breaks."""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        super().__init__(*arguments, **options)  # type: ignore[arg-type]
+        self._is_asked = "invariant" in arguments[-1]  # type: ignore[operator]
+
+    def witness(self) -> tuple[tuple[str, ...], tuple[Step, ...]] | None:
+        found = super().witness()
+        return (("invariant",), found[1][:3]) if found and self._is_asked else found
+
+
+def test_past_a_broken_invariant_the_search_goes_on_to_the_property_that_breaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checker, "CoreSearch", Unsound)
+    result = run("fifo", messages=2, properties=["causal", "invariant"])
+    assert result.unsound is not None
+    assert result.counterexample is not None
+    assert (result.unsound.faults, len(result.unsound.steps)) == (("invariant",), 3)
+    assert (result.counterexample.faults, result.counterexample.is_shortest) == (("causal",), True)
+    monkeypatch.undo()
+    plain = run("fifo", messages=2, properties=["causal"])
+    assert (plain.counterexample, plain.unsound) == (result.counterexample, None)
+    assert [one.search for one in result.searches] == ["depth", "breadth"] * 2
+    assert result.doubts == ("the checker says that invariant is broken, the observers do not",)  # fifo keeps its own
+    assert result.as_json()["unsound"]["faults"] == ("invariant",)
 
 
 # ---- the checker and the observers ----

@@ -68,6 +68,24 @@ def test_what_a_total_order_claims_is_refuted_by_a_slip_at_its_bound_in_the_tabl
         assert name in found["broken"], found
 
 
+PAST_INVARIANTS = [
+    ("bus1: the message is queued before the clocks of its destinations are synchronised", "causal", 6, 11),
+    ("skeen: a clock is not raised by the final timestamp", "total", 9, 21),
+]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "follows", "unsound", "broken"), PAST_INVARIANTS)
+def test_past_a_broken_invariant_the_search_comes_to_the_property_that_breaks(
+    workshop: Workshop, name: str, follows: str, unsound: int, broken: int
+) -> None:
+    (mutant,) = (one for one in MUTANTS if one.name == name)
+    program = workshop.build(mutant)
+    for judged, steps in (("invariant", unsound), (follows, broken)):
+        found = search(program, mutant.order, Bound(3, 1, fan_out=2), 0, f"judged={judged}", "search=breadth")
+        assert (found["broken"], len(found["steps"])) == ([judged], steps)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", LABORATORY, ids=lambda mutant: mutant.name)
 def test_an_order_of_the_laboratory_breaks_what_it_claims_as_it_is(workshop: Workshop, mutant: Mutant) -> None:

@@ -21,6 +21,7 @@ from busq.lab.check.witness import Counterexample, Step
 
 __all__ = ["Interrupted", "run"]
 
+_UNSOUND = ("invariant",)
 _SMALL_SECONDS = 5.0  # the time of the search for the transitions that there are
 
 
@@ -73,8 +74,8 @@ def run(
 
     `properties` that are judged, that is, whose violation ends the search: by default (None) what the order claims
     (with the network that it needs), what every order must keep (lost, duplicated, phantom), stuck, refused, buffers,
-    endless, kept, and genuine where no third process takes part in a message.  (): all is searched, whatever breaks;
-    so it is by default where packets are doubled and the order does not promise to bear that.
+    endless, kept, invariant, and genuine where no third process takes part in a message.  (): all is searched, whatever
+    breaks; so it is by default where packets are doubled and the order does not promise to bear that.
 
     `reductions`: names from ALL, or none.  `search`: "depth" or "breadth" first; "auto" is depth first, and after a
     violation breadth first for the shortest one.  `walks` random executions, the first drawn from `seed`, the next from
@@ -108,7 +109,9 @@ class _Check:
         self._end_s = self._began_s + plan.seconds
         self._searches: list[Search] = []
         self._facts: list[Any] = []
+        self._judged = plan.judged
         self._example: Counterexample | None = None
+        self._unsound: Counterexample | None = None  # a broken invariant, past which it goes on
         self._missing = ""  # why a further search could not be made that was needed
         self._transitions: tuple[Transition, ...] = ()
         self._small: tuple[Transition, ...] = ()
@@ -116,17 +119,9 @@ class _Check:
     def result(self) -> Result:
         plan = self._plan
         try:
-            first = "depth" if plan.search == "auto" else plan.search
-            reductions = _bearable(plan.reductions) if first == "breadth" else plan.reductions
-            is_contradicted = self._run(first, () if first == "walk" else reductions)
-            if is_contradicted:
-                reductions = ()
-                if self._example is None:
-                    self._run_unreduced(first)
-            if self._facts[0].may_go_in_circles and self._searches[0].complete:
-                self._run_further(first, reductions, counts_moves=True)
-            if self._may_be_shorter():
-                self._run_further("breadth", _bearable(reductions))
+            self._search()
+            if self._example and self._example.faults == _UNSOUND != plan.judged and not self._is_late():
+                self._search_past_it()
             if plan.search == "walk" and self._example is None:
                 with contextlib.suppress(NoSpace):
                     self._search_small()
@@ -135,6 +130,35 @@ class _Check:
                 raise
             raise Interrupted(self._conclude()) from None
         return self._conclude()
+
+    def _search(self) -> None:
+        """All searches that what is judged takes."""
+        plan = self._plan
+        first = "depth" if plan.search == "auto" else plan.search
+        reductions = _bearable(plan.reductions) if first == "breadth" else plan.reductions
+        is_contradicted = self._run(first, () if first == "walk" else reductions)
+        if is_contradicted:
+            reductions = ()
+            if self._example is None:
+                self._run_unreduced(first)
+        if self._facts[0].may_go_in_circles and self._searches[0].complete:
+            self._run_further(first, reductions, counts_moves=True)
+        if self._may_be_shorter():
+            self._run_further("breadth", _bearable(reductions))
+
+    def _search_past_it(self) -> None:
+        """An invariant is broken: search on for the property that breaks, which the figures are then of."""
+        before = self._searches, self._facts
+        self._unsound, self._example = self._example, None
+        self._judged = tuple(name for name in self._plan.judged if name not in _UNSOUND)
+        self._searches, self._facts = [], []
+        try:
+            self._search()
+        except NoSpace:
+            pass  # it stays at what was found
+        finally:
+            self._searches += before[0]
+            self._facts += before[1]
 
     def _run_unreduced(self, kind: str) -> None:
         """Something that the reductions take for granted was found wrong: they have shown nothing.
@@ -168,7 +192,7 @@ class _Check:
     def _run(self, kind: str, reductions: Sequence[str], *, counts_moves: bool = False) -> bool:
         """Whether it has shown nothing, because its reductions do not fit the order."""
         plan = self._plan
-        search = CoreSearch(plan, kind, reductions, self._end_s, plan.judged, counts_moves=counts_moves)
+        search = CoreSearch(plan, kind, reductions, self._end_s, self._judged, counts_moves=counts_moves)
         is_interrupted = True
         try:
             search.run(self._progress)
@@ -189,7 +213,7 @@ class _Check:
         if self._example is not None and len(self._example.steps) <= len(steps) and not is_shortest:
             return
         plan = self._plan
-        judged = tuple(name for name in faults if name in plan.judged)
+        judged = tuple(name for name in faults if name in self._judged)
         self._example = Counterexample(
             order=plan.protocol,
             faults=judged or faults,
@@ -236,7 +260,7 @@ class _Check:
         }
         is_walk = plan.search == "walk"
         met = {one.text for one in self._transitions}
-        example = self._example
+        example = self._example or self._unsound
         return Result(
             order=plan.protocol,
             **_facts(plan, *_OF_PLAN),
@@ -258,7 +282,8 @@ class _Check:
             covered=sum(one.text in met for one in self._small),
             searches=tuple(self._searches),
             counterexample=example,
-            doubts=example.doubts() if example else (),
+            unsound=self._unsound if self._example else None,
+            doubts=tuple(doubt for one in (self._unsound, self._example) if one for doubt in one.doubts()),
             vacuous=self._vacuous(),
         )
 

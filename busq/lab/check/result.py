@@ -135,6 +135,9 @@ class Result(Figures):
 
     `vacuous` are properties that nothing within the bound could break, whatever the order does.
 
+    `counterexample` are the steps to what is broken, and `unsound` those to an invariant of the order that had broken
+    before: a broken invariant is a violation, and the search goes on past it, to the property that breaks.
+
     `verdicts` are by property; None of `ok` cannot be: what was not looked at is not there.  `searches` has the figures
     of each search: where the first one finds a violation, a second one looks for a shorter one; where packets might
     circulate for ever, a second one counts steps.
@@ -165,6 +168,7 @@ class Result(Figures):
     covered: int = 0
     searches: tuple[Search, ...] = ()
     counterexample: Counterexample | None = None
+    unsound: Counterexample | None = None
     doubts: tuple[str, ...] = field(default=())
     vacuous: tuple[str, ...] = ()
 
@@ -197,7 +201,7 @@ class Result(Figures):
         {'ok': True, 'claimed': True, 'judged': True}
         """
         return {
-            **self._plain("verdicts", "transitions", "unseen", "searches", "counterexample"),
+            **self._plain("verdicts", "transitions", "unseen", "searches", "counterexample", "unsound"),
             "reductions": list(self.reductions),
             "doubts": list(self.doubts),
             "vacuous": list(self.vacuous),
@@ -206,4 +210,5 @@ class Result(Figures):
             "unseen": [dict(vars(one)) for one in self.unseen],
             "searches": [{**vars(one), "reductions": list(one.reductions)} for one in self.searches],
             "counterexample": self.counterexample.as_json() if self.counterexample else None,
+            "unsound": self.unsound.as_json() if self.unsound else None,
         }

@@ -26,6 +26,7 @@ NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi")
 BEYOND = {
     "stuck": "every send is taken, and ends",
     "refused": "no process refuses what another one sends",
+    "invariant": "the state of every process is sound",
     "buffers": "there is room for every packet",
     "endless": "every execution ends",
     "kept": "messages are kept as long as they are needed",
@@ -70,6 +71,7 @@ class _Performance:
             waiting_max=example.messages,
             held_max=(example.processes - 1) * example.messages + example.doubled,
             network=example.network,
+            bears_unsound="invariant" not in example.faults,
         )
         self.lines: list[str] = []
         self.failure: BusqError | None = None
@@ -351,7 +353,7 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
     if name == "buffers":
         outside = sum(performance.stage.gauge(process)["outside"] for process in performance.stage.processes)
         return isinstance(performance.failure, Full) or outside > 0
-    if name == "refused":
+    if name in ("refused", "invariant"):
         return isinstance(performance.failure, CorruptSegment)
     if name == "kept":
         return isinstance(performance.failure, CorruptSegment) or bool(_what_is_stuck(performance.stage))
@@ -372,7 +374,7 @@ def _sentence(name: str, performance: _Performance) -> str:
         return f"{performance.lines[-2].removeprefix('> ')}, but there is no room for it"
     if name == "kept" and performance.failure is None:
         return "; ".join(_what_is_stuck(performance.stage))
-    if name in ("refused", "kept"):
+    if name in ("refused", "invariant", "kept"):
         return str(performance.failure or "")
     return "the execution goes on for ever" if name == "endless" else ""
 

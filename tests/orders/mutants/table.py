@@ -581,7 +581,7 @@ LAMPORT = [
     mutant(
         "lamport",
         "a clock is not raised by the timestamps that come",
-        "refused",
+        "invariant",
         Bound(3, 1, to_all=1),
         ("(packet->stamp > self->clock ? packet->stamp : self->clock) + 1;", "self->clock + 1;"),
     ),
@@ -694,7 +694,7 @@ SKEEN = [
     mutant(
         "skeen",
         "a clock is not raised by the final timestamp",
-        "refused",
+        "invariant",
         Bound(3, 1, to_all=1),
         ("    pass(self, packet->stamp);\n    settle(", "    settle("),
     ),
@@ -760,7 +760,7 @@ BUS1 = [
     mutant(
         "bus1",
         "the last answer is not waited for",
-        "refused",
+        "invariant",
         Bound(3, 1, fan_out=2),
         ("--self->n_missing == 0;", "--self->n_missing <= 1;"),
     ),
@@ -863,7 +863,7 @@ BUS1 = [
     mutant(
         "bus1:estimate=best",
         "a block stands at the estimate, and the clock stays behind",
-        "refused",
+        "invariant",
         Bound(3, 1, fan_out=2),
         (
             "  sync_clock(self, estimate);\n  place_block(self, packet->message, packet->from);\n",
