@@ -7,7 +7,7 @@ Every call returns what the process does, in order: ("deliver", message), or (ki
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 Deed: TypeAlias = "tuple[str, int, int] | tuple[str, int]"
 
@@ -237,6 +237,65 @@ class MatrixCausal:
             self.m = [
                 [max(a, b) for a, b in zip(mine, theirs, strict=True)] for mine, theirs in zip(self.m, w, strict=True)
             ]
+            delivered.append(message)
+        return delivered
+
+
+class CausalLinker:
+    """Garg, listing 12.4, line by line.  Channels keep the order: a matrix and the message that it belongs to follow.
+
+    Line 25 asks `W[srcId][myId] > M[srcId][myId] + 1` where figure 12.2 has "=": what was delivered may come again.
+    """
+
+    def __init__(self, my_id: int, n: int) -> None:
+        self.my_id = my_id
+        self.n = n
+        self.m = [[0] * n for _ in range(n)]
+        self.delivery_q: deque[tuple[list[list[int]], int, int]] = deque()  # matrix, message, source
+        self.pending_q: list[tuple[list[list[int]], int, int]] = []
+        self.channels: list[deque[object]] = [deque() for _ in range(n)]  # super.receiveMsg, by source
+
+    def multicast(self, dest_ids: list[int], msg: int) -> list[object]:
+        """Lines 15 to 23: what goes to each of them, in this order."""
+        for i in dest_ids:
+            self.m[self.my_id][i] += 1
+        return [[list(row) for row in self.m], msg]
+
+    def okay_to_recv(self, w: list[list[int]], src_id: int) -> bool:
+        if w[src_id][self.my_id] > self.m[src_id][self.my_id] + 1:
+            return False
+        for k in range(self.n):  # noqa: SIM110 - as it is written
+            if k != src_id and w[k][self.my_id] > self.m[k][self.my_id]:
+                return False
+        return True
+
+    def check_pending_q(self) -> None:
+        for cm in list(self.pending_q):
+            if self.okay_to_recv(cm[0], cm[2]):
+                self.pending_q.remove(cm)
+                self.delivery_q.append(cm)
+
+    def receive_msg(self, from_id: int) -> int | None:
+        """Lines 40 to 53; None where the listing would block."""
+        self.check_pending_q()
+        while not self.delivery_q:
+            if not self.channels[from_id]:
+                return None
+            w = cast("list[list[int]]", self.channels[from_id].popleft())
+            m1 = cast("int", self.channels[from_id].popleft())
+            self.pending_q.append((w, m1, from_id))
+            self.check_pending_q()
+        w, message, _ = self.delivery_q.popleft()
+        self.m = [
+            [max(a, b) for a, b in zip(mine, theirs, strict=True)] for mine, theirs in zip(self.m, w, strict=True)
+        ]
+        return message
+
+    def receive(self, sent: list[object], from_id: int) -> list[int]:
+        """What a thread that listens to a channel delivers once these have arrived there, until it blocks."""
+        self.channels[from_id].extend(sent)
+        delivered = []
+        while (message := self.receive_msg(from_id)) is not None:
             delivered.append(message)
         return delivered
 
