@@ -43,6 +43,7 @@ WEAKEST_FIRST = ("lost", "duplicated", "phantom", "fifo", "causal", "consistent"
 )
 @click.option("--title", metavar="TEXT", help="A line above the picture.")
 @click.option("--keep", metavar="FILE", help="Write the execution here, as JSON that this command reads.")
+@click.option("--classes", is_flag=True, help="Print which classes of executions this one belongs to, too.")
 @click.option("--list", "is_list", is_flag=True, help="List the plays that can be named, and end.")
 @JSON
 def diagram(
@@ -57,6 +58,7 @@ def diagram(
     mark: str | None,
     title: str | None,
     keep: str | None,
+    classes: bool,
     is_list: bool,
     as_json: bool,
 ) -> int:
@@ -87,7 +89,8 @@ def diagram(
             write_text(keep, execution.as_json())
         play = plays.PLAYS.get(source or "")
         marks = ((mark,), ()) if mark else ((), (*WEAKEST_FIRST, play.shows if play else ""))
-        return _tell(execution, heading, output, title, marks, as_json, control=control, proportional=proportional)
+        style = {"control": control, "proportional": proportional}
+        return _tell(execution, heading, output, title, marks, as_json, classes=classes, **style)
 
 
 def _list(known: Any, as_json: bool) -> int:
@@ -144,6 +147,7 @@ def _tell(
     title: str | None,
     marks: tuple[tuple[str, ...], tuple[str, ...]],
     as_json: bool,
+    classes: bool,
     **style: bool,
 ) -> int:
     """Print the verdicts, draw, and return the exit code.
@@ -165,9 +169,10 @@ def _tell(
         room.draw(execution, output, violations=chosen, title=heading if title is None else title, **style)
         wrote(output)
     if as_json:
-        print_json(_facts(execution, verdicts))
+        print_json(_facts(execution, verdicts) | ({"classes": _classes(execution)} if classes else {}))
     else:
-        show.to_stdout(heading, _table(verdicts, promises.claims(execution.order)))
+        tables = [_table(verdicts, promises.claims(execution.order))]
+        show.to_stdout(heading, *tables, *([_class_table(_classes(execution))] if classes else []))
     return 1 if broken else 0
 
 
@@ -193,4 +198,30 @@ def _table(verdicts: dict[str, Verdict], claims: frozenset[str]) -> Any:
     table = show.new_table("", "property", "promised", "holds", "what was found", left=left)
     for name, verdict in verdicts.items():
         table.add_row(name, "yes" if name in claims else "", show.yes(verdict.ok), verdict.text)
+    return table
+
+
+def _classes(execution: Execution) -> dict[str, dict[str, Any]]:
+    """By class, the strongest first: whether the execution belongs to it, and in words why not."""
+    from busq.lab.observers import CLASSES, classify
+    from busq.lab.witness import describe
+
+    found = classify(execution.history(whole=True))
+    properties = {id(verdict): name for name, verdict in found.verdicts.items()}
+    rows: dict[str, dict[str, Any]] = {}
+    for name in reversed(CLASSES):
+        verdict = found.missed.get(name)
+        reason = describe(properties[id(verdict)], verdict.witness, execution.label) if verdict else ""
+        rows[name] = {"ok": verdict is None, "strongest": name in found.strongest, "text": reason}
+    return rows
+
+
+def _class_table(rows: dict[str, dict[str, Any]]) -> Any:
+    from busq.cli import show
+
+    table = show.new_table("Classes, the strongest first", "class", "belongs", "", left=["class", ""])
+    for name, row in rows.items():
+        table.add_row(
+            name, show.yes(row["ok"]), "the strongest that it belongs to" if row["strongest"] else row["text"]
+        )
     return table

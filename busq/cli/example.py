@@ -204,17 +204,20 @@ def _print_mutex(found: Mutex) -> None:
     )
 
 
-@example.command(epilog=examples("busq example threads"))
+@example.command(epilog=examples("busq example threads", "busq example threads --fork"))
+@click.option("--fork", is_flag=True, help="Activities begin and end within the process.")
 @JSON
-def threads(as_json: bool) -> int:
+def threads(fork: bool, as_json: bool) -> int:
     """Order the sends of one process only as far as they depend on each other (Garg, problem 12.6).
 
     Alice's mail to Bob is slow, and Alice's chat with Carol, which comes to Bob in the end, is independent of it.
-    First Alice is one process, then two activities, each ordered for itself.
+    First Alice is one process, then two activities, each ordered for itself.  With --fork they begin with a fork and
+    end with a join: they depend on what Alice sent before, and what Alice sends later depends on both.
     """
     from busq.lab.examples import threads as room
 
-    outcomes = [room.run(whole=True), room.run(whole=False)]
+    run = room.run_forks if fork else room.run
+    outcomes = [run(whole=True), run(whole=False)]
     ok = all(one.verdict.ok for one in outcomes)
     if as_json:
         print_json({"ok": ok, "stories": [one.as_json() for one in outcomes]})

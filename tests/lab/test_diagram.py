@@ -315,6 +315,29 @@ def test_what_is_not_promised_is_marked_where_a_play_shows_it_and_where_it_is_as
         assert any("does not promise it" in text for text in picture.texts) == is_marked
 
 
+@pytest.mark.parametrize(
+    ("arguments", "strongest"),
+    [
+        (["garg-12.1"], ["fifo"]),
+        (["query-reply", "--order", "none"], ["total", "c2"]),
+        (["crossing"], ["causal"]),
+        (["conflict"], ["causal"]),
+        (["conflict", "--order", "sequencer"], ["synchronous"]),
+        (["figure-2-mfss"], ["synchronous"]),
+        (["--order", "sequencer", "--seed", "1", "--processes", "3", "--messages", "4"], ["causal total"]),
+    ],
+)
+def test_an_execution_is_placed_in_the_hierarchy_of_problems_12_2_and_12_3(
+    arguments: list[str], strongest: list[str]
+) -> None:
+    classes = json.loads(run(*arguments, "--classes", "--json").stdout)["classes"]
+    assert [name for name, row in classes.items() if row["strongest"]] == strongest
+    assert all(row["ok"] or row["text"] for row in classes.values())
+    printed = run(*arguments, "--classes").stdout
+    assert "the strongest that it belongs to" in " ".join(printed.split())
+    assert "Classes" not in run(*arguments).stdout
+
+
 def test_a_play_can_be_performed_under_another_order(tmp_path: Path) -> None:
     told = json.loads(run("figure-1", "--order", "mfss", "--json").stdout)
     assert told["order"] == "mfss"

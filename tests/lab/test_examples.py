@@ -214,6 +214,17 @@ def test_what_does_not_depend_on_each_other_does_not_wait() -> None:
     assert parts.verdict.ok
 
 
+def test_a_fork_depends_on_what_was_before_and_a_join_on_both() -> None:
+    """Garg 12.6: "when the send events from a single process do not form a total order"."""
+    whole, parts = threads.run_forks(whole=True), threads.run_forks(whole=False)
+    assert whole.delivered == ("first", "mail", "chat", "last")
+    assert parts.delivered == ("first", "chat", "mail", "last")
+    assert parts.waited == ("chat", "last"), "for what was sent before the fork; and for all that was joined"
+    assert whole.waited == ("chat", "last")
+    assert parts.verdict.ok
+    assert whole.verdict.ok
+
+
 # ---- groups with leaders: problem 12.7 ----
 
 
@@ -243,6 +254,7 @@ def test_without_causal_order_in_the_groups_the_whole_has_none() -> None:
         (["mutex"], "causal-matrix is fair here: P1 before P2"),
         (["mutex", "--order", "fifo"], "fifo is unfair here: P2 before P1"),
         (["threads"], "Bob gets c2, m1, m2; m2 had to wait for others."),
+        (["threads", "--fork"], "Bob gets first, chat, mail, last; chat and last had to wait for others."),
         (["leaders"], "200 messages among 16 processes"),
     ],
 )

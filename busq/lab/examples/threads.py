@@ -6,6 +6,10 @@ that one process sends, so the chat waits at its receivers for mail that is on i
 not the process, but each of its activities.  The algorithm of figure 12.2 stays as it is, with a row and a column for
 each activity; a receive belongs to the activity that acts on it.  What one activity does, and what follows
 from it, is still delivered in order; what is independent waits for nothing.
+
+Activities may begin and end within a process: a fork and a join are messages between activities, which carry the matrix
+as all others do.  So an activity depends on what its process sent before the fork, and after the join the process
+depends on both; what two activities do in between is independent.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from busq.lab.execution import Execution
 from busq.lab.observers import Verdict
 from busq.lab.scenario import play
 
-__all__ = ["Told", "run"]
+__all__ = ["Told", "run", "run_forks"]
 
 # Mail m1 and m2 to Bob; then a word c1 to Carol, and one from Carol to Bob.  The packets of the mail are slow, most of
 # all that of m1.
@@ -34,10 +38,25 @@ order {order}: {mail}{chat}bob carol
 > verdict causal
 """
 
+# Alice sends a word to Bob, and forks two activities: one sends mail to Bob, one chats with Bob; then they join, and
+# Alice sends a last word.  The packets come in the opposite order, but for the mail, which comes at the very end.
+_FORKS = """\
+order {order}: alice {activities}bob
+> alice sends first to bob
+{forks}> {mailer} sends mail to bob
+> {chatter} sends chat to bob
+{joins}> alice sends last to bob
+> bob receives last
+> bob receives chat
+> bob receives first
+> bob receives mail
+> verdict causal
+"""
+
 
 @dataclass(frozen=True)
 class Told:
-    """The story, with Alice as one process (`whole`) or as two activities, and the order of Bob's deliveries."""
+    """A story, with Alice as one process (`whole`) or as several activities, and the order of Bob's deliveries."""
 
     whole: bool
     text: str
@@ -84,7 +103,33 @@ def run(*, whole: bool) -> Told:
         mailer=mailer,
         chatter=chatter,
     )
-    played = play(story, name="the story of Alice's mail")
+    return _told(story, whole=whole)
+
+
+def run_forks(*, whole: bool) -> Told:
+    """Perform the story of a fork and a join.  Cost: a millisecond.
+
+    >>> run_forks(whole=True).delivered
+    ('first', 'mail', 'chat', 'last')
+    >>> run_forks(whole=False).delivered
+    ('first', 'chat', 'mail', 'last')
+    """
+    mailer, chatter = ("alice", "alice") if whole else ("alice/mail", "alice/chat")
+    forks = "".join(f"> alice sends fork-{who} to {who}\n> {who} receives fork-{who}\n" for who in (mailer, chatter))
+    joins = "".join(f"> {who} sends join-{who} to alice\n> alice receives join-{who}\n" for who in (mailer, chatter))
+    story = _FORKS.format(
+        order="causal-matrix",
+        activities="" if whole else f"{mailer} {chatter} ",
+        mailer=mailer,
+        chatter=chatter,
+        forks="" if whole else forks,
+        joins="" if whole else joins,
+    )
+    return _told(story, whole=whole)
+
+
+def _told(story: str, *, whole: bool) -> Told:
+    played = play(story, name="the story of Alice's activities")
     execution = played.execution
     bob = execution.processes.index("bob")
     delivered = tuple(
