@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from busq.trace.schema import Kind
 
@@ -38,6 +39,8 @@ class Events:
 
     def filtered(self, mask: Any) -> Events:
         """Return the rows of a mask; only rows without clocks can be filtered."""
+        if pc.all(mask, skip_nulls=False).as_py():  # as it should be: nothing has to be copied
+            return self
         columns = {name: column.filter(mask) for name, column in self.columns.items()}
         chosen = mask.to_numpy(zero_copy_only=False)
         return replace(
@@ -80,27 +83,29 @@ class Rows(Events):
     @property
     def keys(self) -> Any:
         """A number for each pair of process and name of a message; without meaning where there is no message."""
-        return self.process * (len(self.messages) + 1) + self.message + 1
+        return self.process.astype(np.int64) * (len(self.messages) + 1) + self.message + 1
 
     @property
     def owners(self) -> Any:
         """The row of each destination."""
         return np.repeat(np.arange(len(self.kind)), self.lengths)
 
-    def taken(self, order: Any) -> Rows:
-        """Return these rows, in this order."""
+    def arrange(self, order: Any) -> None:
+        """Put these rows in this order; those that are not in it are gone.
+
+        They are moved column by column, so that a large run is never there twice.
+        """
         lengths = self.lengths[order]
         ends = np.cumsum(lengths)
-        within = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths)
-        starts = np.cumsum(self.lengths) - self.lengths
+        starts = (np.cumsum(self.lengths) - self.lengths)[order]
+        places = np.repeat(starts - ends + lengths, lengths)
+        places += np.arange(len(places))
+        self.to, self.lengths = self.to[places], lengths
+        del places
+        for name in ("process", "kind", "message", "sender", "tells", "file", "line", "of_messages"):
+            setattr(self, name, getattr(self, name)[order])
         chosen = pa.array(order)
-        names = ("process", "kind", "message", "sender", "tells", "file", "line", "of_messages")
-        return replace(
-            self,
-            **{name: getattr(self, name)[order] for name in names},
-            to=self.to[np.repeat(starts[order], lengths) + within],
-            lengths=lengths,
-            columns={name: column.take(chosen) for name, column in self.columns.items()},
-            clocks=[self.clocks[row] for row in order] if self.clocks else None,
-            is_tied=None if self.is_tied is None else self.is_tied[order],
-        )
+        for name in list(self.columns):
+            self.columns[name] = self.columns[name].take(chosen)
+        self.clocks = [self.clocks[row] for row in order] if self.clocks else None
+        self.is_tied = None if self.is_tied is None else self.is_tied[order]

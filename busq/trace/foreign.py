@@ -132,7 +132,9 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
         rows = _rows(source, findings)
         events = _events_of_messages(rows, findings) if rows.are_messages else _events(rows, findings)
         del rows
-        return mapped(source, *named(source, events), findings, columns)
+        mapped_rows, processes = named(source, events)
+        del events
+        return mapped(source, mapped_rows, processes, findings, columns)
     except (*BROKEN, ValueError, TypeError, LookupError) as error:
         if isinstance(error, TraceError):
             raise
@@ -157,7 +159,7 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
             findings.append(Finding("truncated", text, path=path))
             continue
         tables.append(table)
-        files.append(np.full(table.num_rows, number))
+        files.append(np.full(table.num_rows, number, np.int32))
         lines.append(its_lines.to_numpy(zero_copy_only=False))
         shapes.add(are_messages)
     if not tables:
@@ -166,16 +168,20 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
         raise TraceError(f"{source.name}: rows of some files are events, and messages of others: give --field or shape")
     together = pa.concat_tables(_alike(tables), promote_options="permissive")
     tables.clear()
-    columns = {}
+    columns, are_messages = {}, shapes.pop()
     for name in together.column_names:  # one after the other, which frees what was copied
-        columns[name] = _joined(together[name])
+        columns[name] = _joined(together[name], has_many=name == "message" and not are_messages)
         together = together.drop_columns([name])
-    return _Rows(columns, np.concatenate(files), np.concatenate(lines), shapes.pop())
+    return _Rows(columns, np.concatenate(files), np.concatenate(lines), are_messages)
 
 
-def _joined(column: Any) -> Any:
-    """Return a column in one piece."""
-    return (column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column).combine_chunks()
+def _joined(column: Any, *, has_many: bool) -> Any:
+    """Return a column in one piece; text of which `has_many` of each, with a dictionary."""
+    if not has_many or not pa.types.is_string(column.type):
+        return column.combine_chunks()
+    chunks = pc.dictionary_encode(column).chunks  # with one dictionary for all of them
+    indices = pa.concat_arrays([chunk.indices for chunk in chunks])
+    return pa.DictionaryArray.from_arrays(indices, chunks[0].dictionary)
 
 
 def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
@@ -232,7 +238,8 @@ def _of_run(table: pa.Table, there: Mapping[str, Expression], source: Source) ->
     """Return the rows of a run, where a column names several."""
     if not source.tells_runs or "run" not in there:
         return table
-    return table.filter(pc.equal(pc.fill_null(_text(there["run"].column(table)), ""), source.trace))
+    is_its = pc.equal(pc.fill_null(_text(there["run"].column(table)), ""), source.trace)
+    return table if pc.all(is_its).as_py() else table.filter(is_its)
 
 
 def _of_file(
@@ -250,8 +257,6 @@ def _of_file(
     small = SECOND if are_messages else 1
     counts = _Counts(small, greatest)
     columns = {name: _typed(name, each, table, fields, path, counts) for name, each in there.items() if name in _READ}
-    if not are_messages and pa.types.is_string(columns["message"].type):
-        columns["message"] = pc.dictionary_encode(columns["message"])  # every delivery repeats a name
     return pa.table(columns), line, are_messages
 
 
@@ -320,7 +325,8 @@ def _name_column(column: Any, name: str, path: str) -> Any:
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind):
         raise TraceError(f"{path}: {name}: expected text or whole numbers, found {kind}")
     plain = pc.cast(plain, pa.string())
-    return pc.if_else(pc.equal(plain, ""), pa.scalar(None, pa.string()), plain)
+    is_empty = pc.equal(plain, "")
+    return pc.if_else(is_empty, pa.scalar(None, pa.string()), plain) if pc.any(is_empty).as_py() else plain
 
 
 def _destinations(column: Any, path: str) -> Any:
@@ -332,7 +338,7 @@ def _destinations(column: Any, path: str) -> Any:
         if items.null_count:  # a null is no destination
             owners = np.repeat(np.arange(len(plain)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
             items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(plain)), pa.int64())
-        return _lists(items, lengths, pc.is_null(plain))
+        return _lists(items, lengths, plain)
     named = _name_column(plain, "destinations", path)
     if pa.types.is_string(named.type):
         texts = pc.dictionary_encode(named)
@@ -341,14 +347,13 @@ def _destinations(column: Any, path: str) -> Any:
             for text in texts.dictionary.to_pylist()
         ]
         return _destinations(pa.array(lists, pa.list_(pa.string())).take(texts.indices), path)
-    return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), pc.is_null(named))
+    return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), named)
 
 
-def _lists(items: Any, lengths: Any, nulls: Any) -> Any:
-    ends = pc.cumulative_sum(lengths)
-    starts = pa.concat_arrays([pa.array([0], pa.int64()), ends])
-    lists = pa.LargeListArray.from_arrays(starts, items)
-    return pc.if_else(nulls, pa.scalar(None, lists.type), lists) if pc.any(nulls).as_py() else lists
+def _lists(items: Any, lengths: Any, column: Any) -> Any:
+    """Return lists of these lengths, null where the column is."""
+    starts = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    return pa.LargeListArray.from_arrays(starts, items, mask=column.is_null() if column.null_count else None)
 
 
 def _kinds(column: Any, fields: Fields) -> Any:

@@ -81,7 +81,7 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
     dictionary = encoded.chunk(0).dictionary if encoded.num_chunks else pa.array([], pa.int64())
     codes = np.concatenate([_codes(chunk) for chunk in encoded.chunks]) if encoded.num_chunks else np.zeros(0, int)
     values = dictionary.to_pylist()
-    log_in = set(codes[: len(its["process"])].tolist())
+    log_in = set(np.flatnonzero(np.bincount(codes[: len(its["process"])] + 1)) - 1)
     words = [n for n, value in enumerate(values) if str(value).lower() in EVERYBODY and n not in log_in]
     heard = [value for n, value in enumerate(values) if n not in words]
     unheard = _named_by_clocks(events.clocks or (), heard)
@@ -97,22 +97,22 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
         names, labels = [*names, *map(str, more)], [*labels, *(f"p{index}" for index in more)]
     if len(names) > PROCESSES_MAX:
         raise TraceError(f"{source.name}: {len(names):,} processes: expected at most {PROCESSES_MAX:,}")
-    index = np.full(len(values) + 1, -1)
+    index = np.full(len(values) + 1, -1, np.int32)
     index[[n for n in range(len(values)) if n not in words]] = places[: len(heard)]
     index[words] = len(names) + np.arange(len(words))
     codes = index[codes]
     ends = np.cumsum([len(array) for array in alike])
     process, to, sender = codes[: ends[0]], codes[ends[0] : ends[1]], codes[ends[1] :]
     if not len(sender) or (has_own and not are_indices):  # then the name of a message contains its sender
-        sender = np.full(len(process), -1)
+        sender = np.full(len(process), -1, np.int32)
     rows = Rows(
         **vars(events) | {"columns": {name: column for name, column in its.items() if name not in _MAPPED}},
         process=process,
         kind=its["kind"].to_numpy(zero_copy_only=False),
         message=_codes(messages_),
-        sender=np.where(sender < len(names), sender, -1),
+        sender=np.where(sender < len(names), sender, np.int32(-1)),
         to=to,
-        lengths=_lengths(lists) if len(flat) else np.zeros(len(process), np.int64),
+        lengths=_lengths(lists) if len(flat) else np.zeros(len(process), np.int32),
         tells=pc.is_valid(lists).to_numpy(False) if has_lists else np.zeros(len(process), bool),
         messages=messages_.dictionary,
         own_numbers=own_numbers,
@@ -186,13 +186,13 @@ def longest_list(lists: Any) -> int:
 
 
 def _lengths(lists: Any) -> Any:
-    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def _codes(encoded: Any) -> Any:
     """Return the indices of a column with a dictionary, -1 for nulls."""
     array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    return pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False)
 
 
 # ---- a run ----
@@ -207,9 +207,9 @@ def mapped(
     """
     rows = _with_one_send_each(rows)
     rows = _with_all_for_words(source, rows, processes, findings)
-    rows = in_order(source, rows, processes.labels, findings)
+    in_order(source, rows, processes.labels, findings)
     if rows.clocks:
-        rows, events = by_clocks(source, rows, processes.names, processes.labels, findings)
+        events = by_clocks(source, rows, processes.names, processes.labels, findings)
         if not np.isin(rows.kind, (Kind.SEND, Kind.DELIVER)).any():
             return _of_clocks(source, rows, processes, events, findings, columns)
         clocks = {event.origin: as_list(event.clock, len(processes.names)) for log in events for event in log}
@@ -255,7 +255,8 @@ def _with_one_send_each(rows: Rows) -> Rows:
         columns = columns | {"time_ns": pa.array(times, pa.int64(), mask=times == _NEVER)}
     lengths = np.bincount(pairs // size, minlength=count)
     rows = replace(rows, to=pairs % size, lengths=lengths, columns=columns)
-    return rows.taken(np.flatnonzero(owner == np.arange(count)))
+    rows.arrange(np.flatnonzero(owner == np.arange(count)))
+    return rows
 
 
 def _with_all_for_words(source: Source, rows: Rows, processes: Processes, findings: list[Finding]) -> Rows:
@@ -291,7 +292,7 @@ def _message_numbers(rows: Rows, processes: Processes, findings: list[Finding]) 
         if rows.are_lines:  # a name of another kind means a message only where it was delivered
             strange = given >= message_of(UNKNOWN_SENDER, PHANTOM)
             told = strange & (rows.sender >= 0)
-            given[told] = (rows.sender[told] << 32) | (given[told] & 0xFFFFFFFF)
+            given[told] = (rows.sender[told].astype(np.int64) << 32) | (given[told] & 0xFFFFFFFF)
             given[strange & ~rows.is_delivery] = -1
         if _are_own(rows, given):
             return given, None
@@ -339,30 +340,36 @@ def numbered(process: Any, kind: Any, message: Any, sender: Any) -> tuple[Any, A
     """
     is_send, is_delivery = kind == int(Kind.SEND), np.isin(kind, (Kind.DELIVER, Kind.REDELIVER))
     size = int(message.max(initial=0)) + 1
-    keys = process * size + message
-    numbers = np.full(len(message), -1)
-    sent, first, back = np.unique(keys[is_send], return_index=True, return_inverse=True)
+
+    def keys(rows: Any, owner: Any = process) -> Any:
+        return owner[rows].astype(np.int64) * size + message[rows]
+
+    sends = np.flatnonzero(is_send)
+    sent, first, back = np.unique(keys(sends), return_index=True, return_inverse=True)
     ranks = np.empty(len(sent), np.int64)
     ranks[np.argsort(first)] = np.arange(len(sent))
     _, begins, which = np.unique(sent // size, return_index=True, return_inverse=True)
     new = ((sent // size) << 32) | (ranks - begins[which.reshape(-1)] + 1)
-    failed = np.isin(sent, keys[(kind == int(Kind.ABORT)) & (message >= 0)])
+    failed = np.isin(sent, keys(np.flatnonzero((kind == int(Kind.ABORT)) & (message >= 0))))
     new[failed] = (UNKNOWN_SENDER << 32) | (FAILED + ranks[failed])
-    numbers[is_send] = new[back.reshape(-1)]
     names, owner = np.unique(sent % size, return_index=True)
     firsts = np.full(size + 1, -1)
     firsts[names] = owner
-    meant = np.where(sender >= 0, _found(sent, sender * size + message), firsts[message])
-    own = _found(sent, keys)
-    others = ~is_send & ~is_delivery & (message >= 0)
-    meant = np.where(others & (own >= 0), own, meant)
-    known = ~is_send & (message >= 0) & (meant >= 0)
-    numbers[known] = new[meant[known]]
+    meant = firsts[message]
+    told = np.flatnonzero((sender >= 0) & (message >= 0))
+    meant[told] = _found(sent, keys(told, sender))
+    others = np.flatnonzero(~is_send & ~is_delivery & (message >= 0))
+    own = _found(sent, keys(others))
+    meant[others] = np.where(own >= 0, own, meant[others])
+    meant[sends] = back.reshape(-1)
+    numbers = np.append(new, -1)[meant]
     unsent = is_delivery & (meant < 0)
-    whose = np.where(sender[unsent] >= 0, sender[unsent], UNKNOWN_SENDER)
+    whose = np.where(sender[unsent] >= 0, sender[unsent], np.int64(UNKNOWN_SENDER))
     _, back = np.unique(whose * size + message[unsent], return_inverse=True)
     numbers[unsent] = (whose << 32) | (PHANTOM + back.reshape(-1))
     counts = np.bincount(sent % size, minlength=size)
+    if counts.max(initial=0) <= 1:
+        return numbers, message[:0]
     return numbers, np.unique(message[is_delivery & (sender < 0) & (counts[message] > 1)])
 
 
@@ -453,10 +460,12 @@ def _run(
 
 def _lists(rows: Rows) -> Any:
     """Return the destinations of sends, in the order of the processes."""
-    order = np.lexsort((rows.to, rows.owners))
     ends = np.concatenate([[0], np.cumsum(rows.lengths)])
-    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pa.array(rows.to[order], pa.int32()))
-    return pc.if_else(pa.array(rows.is_send), lists, pa.scalar(None, lists.type))
+    rises = np.append(rows.to[1:] > rows.to[:-1], True)
+    rises[ends[1:][rows.lengths > 0] - 1] = True  # what follows is another list
+    to = rows.to if rises.all() else rows.to[np.lexsort((rows.to, rows.owners))]
+    offsets, items = pa.array(ends.astype(np.int32)), pa.array(to.astype(np.int32, copy=False))
+    return pa.ListArray.from_arrays(offsets, items, mask=pa.array(~rows.is_send))
 
 
 def _labels(rows: Rows, names: Any) -> Any:

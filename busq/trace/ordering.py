@@ -26,45 +26,88 @@ from busq.trace.vector_clocks import Event, inspect
 
 __all__ = ["by_clocks", "in_order"]
 
+_ROOM_PER_ROW = 4  # places, where rows are put straight into order
 
-def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[Finding]) -> Rows:
-    """Return events by process, in program order, as far as positions, times and files show it."""
-    scope = rows.process if rows.are_lines else np.zeros(len(rows.kind), np.int64)  # what has positions all alike
+
+def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[Finding]) -> None:
+    """Put events by process, in program order, as far as positions, times and files show it."""
+    scope = rows.process if rows.are_lines else None  # what has positions all alike: a process, or a table
     position, has_position = _values(rows, "position", scope)
     time, has_time = _values(rows, "time_ns", scope)
-    is_open = _are_open(source, rows, len(labels))[rows.process] & ~has_position
+    is_open = ~has_position
+    if is_open.any():
+        is_open &= _are_open(source, rows, len(labels))[rows.process]
     by_time = ~has_position & has_time & (is_open if rows.are_lines else True)
     is_guess = is_open & ~has_time
     by = np.where(has_position, position, np.where(by_time, time, 0))
-    order = np.lexsort((rows.line, rows.file, by, rows.process))
     if rows.are_lines:
         findings += _falling(source, rows, labels, position, has_position)
-    rows_, by = rows.taken(order), by[order]
+    del position, time
+    rows.columns.pop("position", None)
+    order = _order(rows, by)
+    rows.arrange(order)
+    by, by_time, is_guess, has_position = by[order], by_time[order], is_guess[order], has_position[order]
+    del order
     if has_position.any():
-        findings += _gaps(source, rows_, labels, by, has_position[order])
+        findings += _gaps(source, rows, labels, by, has_position)
     has_repetitions = bool((rows.kind == int(Kind.REDELIVER)).any())
-    ties = _ties(source, rows_, by, by_time[order])
+    ties = _ties(source, rows, by, by_time)
     if len(ties) and (rows.kind == int(Kind.DELIVER)).any():
-        path, line = source.paths[rows_.file[ties[0]]], int(rows_.line[ties[0]])
+        path, line = source.paths[rows.file[ties[0]]], int(rows.line[ties[0]])
         findings.append(tied(path, line, len(ties), has_repetitions=has_repetitions))
-    is_tied = is_guess[order] | _at_times_of(rows_, by, ties)
+    is_tied = (is_guess | _at_times_of(rows, by, ties)) if len(ties) else is_guess
     if is_guess.any():
-        path = source.paths[rows_.file[np.flatnonzero(is_guess[order])[0]]]
+        path = source.paths[rows.file[np.flatnonzero(is_guess)[0]]]
         whose = [labels[process] for process in np.unique(rows.process[is_guess])]
         findings.append(unordered(path, whose, has_repetitions=has_repetitions))
-    rows_.is_tied = is_tied if is_tied.any() else None
-    rows_.positions = by if not rows.are_lines and has_position.any() else None
-    return rows_
+    rows.is_tied = is_tied if is_tied.any() else None
+    rows.positions = by if not rows.are_lines and has_position.any() else None
 
 
 def _values(rows: Rows, name: str, scope: Any) -> tuple[Any, Any]:
-    """Return a column of whole numbers, and a mask of rows in whose scope all have one."""
+    """Return a column of whole numbers, and a mask of rows in whose scope all have one; without a scope it is all."""
     count = len(rows.kind)
     column = rows.columns.get(name)
     if column is None or pa.types.is_null(column.type):
         return np.zeros(count, np.int64), np.zeros(count, bool)
+    if not column.null_count:
+        return column.to_numpy(zero_copy_only=False), np.ones(count, bool)
+    values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    if scope is None:
+        return values, np.zeros(count, bool)
     nulls = pc.is_null(column).to_numpy(zero_copy_only=False)
-    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), (np.bincount(scope, weights=nulls) == 0)[scope]
+    return values, (np.bincount(scope, weights=nulls) == 0)[scope]
+
+
+def _order(rows: Rows, by: Any) -> Any:
+    """Return the places of rows by process, then by these numbers, then by file and line.
+
+    Rows that have numbers of their own, with hardly a gap between them, are put straight where these say.  Otherwise,
+    where process and number go into 64 bits, that is one sort, and a fast one if no two rows have the same.
+    """
+    if not len(by):
+        return np.zeros(0, np.int64)
+    file, line = rows.file, rows.line
+    is_later = (file[1:] > file[:-1]) | ((file[1:] == file[:-1]) & (line[1:] >= line[:-1]))
+    least, greatest = int(by.min()), int(by.max())
+    span = greatest - least + 1
+    size = span * (int(rows.process.max()) + 1)
+    if not is_later.all() or size >= 1 << 63:
+        return np.lexsort((line, file, by, rows.process))
+    keys = rows.process.astype(np.int64) * span
+    keys += by - least
+    if size <= _ROOM_PER_ROW * len(by):
+        places = np.full(size, -1)
+        places[keys] = np.arange(len(by))
+        order = places[places >= 0]
+        if len(order) == len(by):
+            return order
+        del places
+    order = np.argsort(keys)
+    keys = keys[order]
+    if (keys[1:] > keys[:-1]).all():
+        return order
+    return np.lexsort((by, rows.process))
 
 
 def _are_open(source: Source, rows: Rows, count: int) -> Any:
@@ -72,11 +115,9 @@ def _are_open(source: Source, rows: Rows, count: int) -> Any:
     messages, or in a table without order; and none of them has a clock."""
     several = np.zeros(count, bool)
     if len(source.paths) > 1:
-        least, greatest = np.full(count, len(source.paths)), np.full(count, -1)
-        np.minimum.at(least, rows.process, rows.file)
-        np.maximum.at(greatest, rows.process, rows.file)
-        several = greatest > least
-    several |= np.bincount(rows.process, weights=rows.of_messages, minlength=count) > 0
+        pairs = np.unique(rows.process.astype(np.int64) * len(source.paths) + rows.file)
+        several = np.bincount(pairs // len(source.paths), minlength=count) > 1
+    several[rows.process[rows.of_messages]] = True
     if not source.has_order or (rows.of_messages.any() and not rows.are_lines):
         several[:] = True
     if rows.clocks:
@@ -127,7 +168,8 @@ def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:
     """Return the rows that have the time of the row before, and nothing else that orders the two."""
     same = (rows.process[1:] == rows.process[:-1]) & by_time[1:]
     is_tied = same & (by[1:] == by[:-1])
-    if not rows.are_lines and source.has_order and not rows.of_messages.any() and _rise_in_files(rows, by):
+    may_rise = not rows.are_lines and source.has_order and not rows.of_messages.any()
+    if may_rise and is_tied.any() and _rise_in_files(rows, by):
         is_tied &= rows.file[1:] != rows.file[:-1]
     return np.flatnonzero(is_tied) + 1
 
@@ -153,8 +195,8 @@ def _rise_in_files(rows: Rows, by: Any) -> bool:
 
 def by_clocks(
     source: Source, rows: Rows, names: Sequence[str], labels: Sequence[str], findings: list[Finding]
-) -> tuple[Rows, list[list[Event]]]:
-    """Return events, in the order of their clocks if all have one, and by process with their clocks by index.
+) -> list[list[Event]]:
+    """Put events in the order of their clocks, if all have one; return them by process with their clocks by index.
 
     The origin of each is its row.  Only for rows with `clocks`.
     """
@@ -175,11 +217,12 @@ def by_clocks(
     found = inspect(clocked, labels, unsorted_is_fine=True)
     findings += [*(finding for lines in bad.values() for finding in lines.findings()), *found]
     if any(len(some) < len(mine) for some, mine in zip(clocked, events, strict=True)):
-        return rows, events
+        return events
     order = [event.origin for mine in clocked for event in mine]
     for row, event in enumerate(event for mine in clocked for event in mine):
         event.origin = row
-    return rows.taken(np.array(order, np.int64)), clocked
+    rows.arrange(np.array(order, np.int64))
+    return clocked
 
 
 def _by_index(

@@ -2,11 +2,16 @@
 """Runs as other systems have them: other names, rows in any order, several files, no metadata.
 
 The events are those of `busq.bench.audit_trace`, faults included, so that the counts are known.  Messages are named by
-numbers of 62 bits that mean nothing, or by texts; with texts, processes have texts as well.
+numbers of 62 bits that mean nothing, by texts, or by ids of 32 hexadecimal digits; with texts and ids, processes have
+texts as well.
+
+Run with `python tests/audit/foreign_runs.py FOLDER --deliveries 1e7 --names ids`; prints what an audit has to count.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +45,7 @@ def alias(messages: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def make_foreign(folder: Path, plan: Plan, names: str, files: int) -> dict[str, Any]:
-    """Write a run into so many files, named by "numbers" or "texts"; what to expect of it."""
+    """Write a run into so many files, named by "numbers", "texts" or "ids"; what to expect of it."""
     tally = Tally()
     tables: list[Any] = []
     position = [0] * plan.processes
@@ -61,8 +66,9 @@ def _renamed(table: Any, plan: Plan, names: str) -> Any:
     types: dict[str, Any] = {name: SCHEMA.field(name).type for name in arrays}
     messages = pa.array(alias(arrays["message"].to_numpy(zero_copy_only=False)))
     arrays["message"] = messages
-    if names == "texts":
-        arrays["message"] = pc.binary_join_element_wise("order", messages.cast(pa.string()), "/")
+    if names != "numbers":
+        texts = pc.binary_join_element_wise("order", messages.cast(pa.string()), "/")
+        arrays["message"] = texts if names == "texts" else _ids(messages)
         arrays["process"] = _nodes(arrays["process"])
         lists = arrays["destinations"]
         arrays["destinations"] = pa.ListArray.from_arrays(lists.offsets, _nodes(lists.values), mask=lists.is_null())
@@ -72,6 +78,31 @@ def _renamed(table: Any, plan: Plan, names: str) -> Any:
     return pa.table([run, *arrays.values()], schema=schema)
 
 
+def _ids(messages: Any) -> Any:
+    """Names of 32 hexadecimal digits."""
+    numbers = messages.to_numpy()
+    digits = np.stack([alias(numbers), numbers], axis=1).astype(">i8").tobytes().hex().encode()
+    offsets = np.arange(len(numbers) + 1, dtype=np.int64) * 32
+    texts = pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(offsets), pa.py_buffer(digits))
+    return texts.cast(pa.string())
+
+
 def _nodes(processes: Any) -> Any:
     """Names whose order is that of the numbers."""
     return pc.binary_join_element_wise("node", pc.utf8_lpad(processes.cast(pa.string()), 3, "0"), "-")
+
+
+def main() -> None:
+    """Make what the options ask for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--deliveries", type=float, default=1e6)
+    parser.add_argument("--names", choices=["numbers", "texts", "ids"], default="ids")
+    parser.add_argument("--files", type=int, default=8)
+    o = parser.parse_args()
+    made = make_foreign(o.folder, Plan(round(o.deliveries), stamps=False, faults=24), o.names, o.files)
+    print(json.dumps(made["expected"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -84,9 +84,9 @@ def test_the_audit_in_sql_counts_the_same(tmp_path: Path) -> None:
     assert found["uncertain"] > 0
 
 
-@pytest.mark.parametrize("files", [1, 8])
-def test_a_strangers_run_is_the_same_under_other_names(tmp_path: Path, files: int) -> None:
-    made = make_foreign(tmp_path / "trace", SMALL, "numbers", files)
+@pytest.mark.parametrize(("names", "files"), [("numbers", 1), ("numbers", 8), ("texts", 8), ("ids", 1), ("ids", 8)])
+def test_a_strangers_run_is_the_same_under_other_names(tmp_path: Path, names: str, files: int) -> None:
+    made = make_foreign(tmp_path / "trace", SMALL, names, files)
     assert len(list((tmp_path / "trace").iterdir())) == files
     (found,) = counts(tmp_path / "trace")
     assert {name: found[name] for name in made["expected"]} == made["expected"]
@@ -95,9 +95,10 @@ def test_a_strangers_run_is_the_same_under_other_names(tmp_path: Path, files: in
 
 
 def test_texts_name_the_same_processes_and_messages(tmp_path: Path) -> None:
-    for names in ("numbers", "texts"):
+    for names in ("numbers", "texts", "ids"):
         make_foreign(tmp_path / names, SMALL, names, 1)
-    numbers, texts = (pq.read_table(tmp_path / names) for names in ("numbers", "texts"))
+    numbers, texts, ids = (pq.read_table(tmp_path / names) for names in ("numbers", "texts", "ids"))
+    assert [int(message[16:], 16) for message in ids["message"].to_pylist()] == numbers["message"].to_pylist()
     assert texts["message"].to_pylist() == [f"order/{message}" for message in numbers["message"].to_pylist()]
     assert texts["process"].to_pylist() == [f"node-{process:03}" for process in numbers["process"].to_pylist()]
     assert texts["destinations"].null_count == numbers["destinations"].null_count > 0
