@@ -82,7 +82,7 @@ def _values(rows: Rows, name: str, scope: Any) -> tuple[Any, Any]:
 def _order(rows: Rows, by: Any) -> Any:
     """Return the places of rows by process, then by these numbers, then by file and line.
 
-    Rows that have numbers of their own, with hardly a gap between them, are put straight where these say.  Otherwise,
+    Rows that have numbers of their own, with hardly a gap between them, go straight to these places.  Otherwise,
     where process and number go into 64 bits, that is one sort, and a fast one if no two rows have the same.
     """
     if not len(by):
