@@ -541,16 +541,23 @@ void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
  *
  *      busq_view_event | so many times busq_view_member | their names | the name of the group, with "@"
  */
+enum {
+  BUSQ_CHANGE_ENTERS = 1,
+  BUSQ_CHANGE_LEAVES = 2,
+  BUSQ_CHANGE_DIES = 3,
+  BUSQ_CHANGE_UP = 4,  /* of a watched name: is there */
+  BUSQ_CHANGE_DOWN = 5 /* ... and is not */
+};
 typedef struct {
   uint64_t number;      /* of the view */
   uint32_t incarnation; /* of the peer that has entered, left or died */
   uint32_t life;        /* of it: the number of its process, among those that have joined with that slot */
   uint16_t slot;
-  uint16_t what;        /* 1: entered, 2: left, 3: died, 4: is there, 5: is not */
+  uint16_t what;        /* BUSQ_CHANGE_... */
   uint32_t n_entries;
   uint32_t n_members;   /* the first of the entries; behind them the one that has gone, or that is watched */
   uint32_t nothing;
-  uint64_t base;        /* of a group: its numbers are shown above this, which wraps around where it is below 0 */
+  uint64_t shown_above; /* of a group: its numbers are shown above this, which wraps around where it is below 0 */
 } busq_view_event;
 
 typedef struct {

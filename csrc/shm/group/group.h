@@ -68,19 +68,11 @@
 #include "shm/message/claim.h"
 #include "shm/send/multicast.h"
 
-/* A change of a group, and the member that it is about; the last two are notices about a watched peer (watch.h). */
-enum {
-  BUSQ_CHANGE_ENTERS = 1,
-  BUSQ_CHANGE_LEAVES = 2,
-  BUSQ_CHANGE_DIES = 3,
-  BUSQ_CHANGE_UP = 4,
-  BUSQ_CHANGE_DOWN = 5
-};
-
+/* A change of a group, and the member that it is about. */
 typedef struct busq_change {
   uint64_t group; /* a target */
   uint64_t who;   /* a target */
-  uint32_t what;
+  uint32_t what;  /* BUSQ_CHANGE_...; UP and DOWN are notices about a watched peer (watch.h) */
 } busq_change;
 
 /* A sender's copy of a view. */

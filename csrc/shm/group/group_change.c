@@ -178,7 +178,7 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
 {
   const busq_change *change = maker->change;
   const bool is_apart = change->what != BUSQ_CHANGE_ENTERS || busq_group_is_of_watchers(bus, maker->index);
-  const busq_view_change head = {
+  const busq_view_event head = {
       .number = maker->view->number + 1,
       .incarnation = busq_target_incarnation(change->who),
       .life = life_of(bus, maker, change->who),
@@ -188,13 +188,13 @@ static char *change_write(const busq_bus *bus, const change_maker *maker, const 
       .n_members = n_members,
       .shown_above = busq_group_shown_above(busq_bus_group(bus, maker->index)),
   };
-  char *entries = to + sizeof head, *names = entries + head.n_entries * sizeof(busq_view_entry);
+  char *entries = to + sizeof head, *names = entries + head.n_entries * sizeof(busq_view_member);
   memcpy(to, &head, sizeof head);
   for (uint32_t i = 0; i < head.n_entries; i++) {
     const uint64_t target = i < n_members ? members[i] : change->who;
     const char *name;
     const uint32_t bytes = i < n_members ? name_of(bus, target, &name) : changed_name(bus, maker, target, &name);
-    const busq_view_entry entry = {busq_target_incarnation(target), life_of(bus, maker, target),
+    const busq_view_member entry = {busq_target_incarnation(target), life_of(bus, maker, target),
                                    (uint16_t)busq_target_slot(target), (uint16_t)bytes};
     memcpy(entries + i * sizeof entry, &entry, sizeof entry);
     memcpy(names, name, bytes);
@@ -255,8 +255,8 @@ static uint32_t change_receivers(const busq_peer *peer, change_maker *maker, uin
 /* As much as there can be in it: the members, the one that comes or goes, and the group. */
 static uint64_t change_room(const change_maker *maker)
 {
-  return sizeof(busq_view_change) +
-         (uint64_t)(maker->view->n_members + 2) * (sizeof(busq_view_entry) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) +
+  return sizeof(busq_view_event) +
+         (uint64_t)(maker->view->n_members + 2) * (sizeof(busq_view_member) + BUSQ_LAYOUT_NAME_BYTES_MAX + 1) +
          sizeof(busq_envelope);
 }
 

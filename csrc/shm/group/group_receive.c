@@ -94,7 +94,7 @@ busq_admission busq_group_admit(busq_peer *peer, const busq_found *found)
   const busq_envelope *envelope = &found->envelope;
   if (envelope->kind == BUSQ_KIND_DATA)
     return message_admit(peer, found);
-  if (found->size_bytes < sizeof(busq_view_change))
+  if (found->size_bytes < sizeof(busq_view_event))
     return BUSQ_ADMIT_DAMAGED;
   /* Installed before it is delivered, so its record holds it until then. */
   if (envelope->kind == BUSQ_KIND_JOINED || envelope->kind == BUSQ_KIND_LEFT)
@@ -107,7 +107,7 @@ busq_admission busq_group_admit(busq_peer *peer, const busq_found *found)
 /* Read from shared memory once; the worst that another content could do is to make us ask the table. */
 static bool is_in_after(const busq_peer *peer, const busq_found *found)
 {
-  busq_view_change change;
+  busq_view_event change;
   memcpy(&change, found->payload, sizeof change);
   const bool is_about_us = change.slot == peer->slot && change.incarnation == peer->incarnation;
   return !is_about_us || change.what == BUSQ_CHANGE_ENTERS;

@@ -24,7 +24,7 @@ static busq_place_mark *change_mark(busq_group *group, uint64_t number)
 static void change_install(busq_bus *bus, void *about, const busq_claim_look *look)
 {
   busq_group *group = about;
-  busq_view_change change;
+  busq_view_event change;
   const uint64_t number = busq_claim_number(look->word) + 1;
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
       change.slot >= bus->geometry.peers)

@@ -43,7 +43,7 @@ static busq_watcher *watch_at(const busq_bus *bus, uint32_t index, uint32_t slot
 static void notice_install(busq_bus *bus, void *about, const busq_claim_look *look)
 {
   busq_watcher *watch = about;
-  busq_view_change change;
+  busq_view_event change;
   const uint64_t number = busq_claim_number(look->word) + 1;
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
       change.slot >= bus->geometry.peers)
@@ -186,7 +186,7 @@ static void notice_end(busq_send_hooks *hooks, busq_peer *peer, busq_record *rec
   install_until(peer->bus, self->watch, self->number + 1);
 }
 
-enum { NOTICE_BYTES_MAX = sizeof(busq_view_change) + sizeof(busq_view_entry) + 2 * BUSQ_LAYOUT_NAME_BYTES_MAX + 2 };
+enum { NOTICE_BYTES_MAX = sizeof(busq_view_event) + sizeof(busq_view_member) + 2 * BUSQ_LAYOUT_NAME_BYTES_MAX + 2 };
 
 /* A change of a view that has no members: the peer with its name, and the group's.  A watched peer is called by the name
  * it is watched under: its slot may be another's by now. */
@@ -197,13 +197,13 @@ static uint64_t notice_write(const busq_bus *bus, const notice *self, char *to)
   const uint32_t incarnation = subject_incarnation(self->subject), life = subject_life(self->subject);
   const uint32_t read = busq_load_relaxed(&group->name_bytes);
   const uint32_t bytes = read >= 1 && read <= BUSQ_LAYOUT_NAME_BYTES_MAX + 1 ? read : 1;
-  const busq_view_change head = {.number = self->number + 1,
+  const busq_view_event head = {.number = self->number + 1,
                                  .incarnation = incarnation,
                                  .life = life,
                                  .slot = (uint16_t)slot,
                                  .what = self->has_come ? BUSQ_CHANGE_UP : BUSQ_CHANGE_DOWN,
                                  .n_entries = 1};
-  const busq_view_entry entry = {incarnation, life, (uint16_t)slot, (uint16_t)(bytes - 1)};
+  const busq_view_member entry = {incarnation, life, (uint16_t)slot, (uint16_t)(bytes - 1)};
   memcpy(to, &head, sizeof head);
   memcpy(to + sizeof head, &entry, sizeof entry);
   char *name = to + sizeof head + sizeof entry;

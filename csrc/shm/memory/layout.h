@@ -365,29 +365,6 @@ typedef struct {
   uint32_t generation;
 } busq_node_name;
 
-/* ---- the payload of a view ---- */
-
-/* In front of a view's payload; behind it the members, and, where it is none of them, the one that is changed; then all
- * their names. */
-typedef struct {
-  uint64_t number;      /* of the new view */
-  uint32_t incarnation; /* of the one that is changed */
-  uint32_t life;
-  uint16_t slot;
-  uint16_t what;
-  uint32_t n_entries;
-  uint32_t n_members; /* the first of the entries */
-  uint32_t nothing;
-  uint64_t shown_above; /* numbers are shown above this */
-} busq_view_change;
-
-typedef struct {
-  uint32_t incarnation;
-  uint32_t life;
-  uint16_t slot;
-  uint16_t name_bytes;
-} busq_view_entry;
-
 static inline busq_watcher *busq_group_watchers(busq_group *group, uint32_t peers)
 {
   return (busq_watcher *)(void *)(group->member + peers);

@@ -5,15 +5,15 @@
  * memory. */
 static void view_read(const busq_peer *peer, const busq_found *found, busq_tracer_viewed *viewed)
 {
-  busq_view_change change;
+  busq_view_event change;
   const uint32_t peers = peer->bus->geometry.peers;
   memcpy(&change, found->payload, sizeof change);
-  const uint64_t room = (found->size_bytes - sizeof change) / sizeof(busq_view_entry);
+  const uint64_t room = (found->size_bytes - sizeof change) / sizeof(busq_view_member);
   viewed->group = found->envelope.group;
   viewed->number = found->envelope.view;
   viewed->n_members = change.n_members <= room && change.n_members <= peers ? change.n_members : 0;
   for (uint32_t i = 0; i < viewed->n_members; i++) {
-    busq_view_entry entry;
+    busq_view_member entry;
     memcpy(&entry, (const char *)found->payload + sizeof change + i * sizeof entry, sizeof entry);
     viewed->members[i] = (busq_trace_destination){entry.slot, (uint16_t)entry.incarnation};
   }
@@ -22,7 +22,7 @@ static void view_read(const busq_peer *peer, const busq_found *found, busq_trace
 static bool is_view(const busq_found *found)
 {
   return (found->form & BUSQ_FORM_ENVELOPE) && found->envelope.kind == BUSQ_KIND_VIEW &&
-         found->size_bytes >= sizeof(busq_view_change);
+         found->size_bytes >= sizeof(busq_view_event);
 }
 
 __attribute__((noinline)) void busq_trace_taken_write(busq_peer *peer, const busq_found *found, busq_trace_kind kind)

@@ -273,7 +273,7 @@ static uint8_t explore_read_view(const busq_message *message, uint8_t *members)
     memcpy(&member, (const char *)message->data + sizeof event + i * sizeof member, sizeof member);
     *members |= (uint8_t)(1u << member.slot);
   }
-  return (uint8_t)(EXPLORE_VIEWS + event.number - event.base);
+  return (uint8_t)(EXPLORE_VIEWS + event.number - event.shown_above);
 }
 
 /* One message, if there is one; 0 otherwise. */

@@ -63,7 +63,7 @@ static void note_view(transcript *heard_so_far, const busq_message *message)
   memcpy(&event, message->data, sizeof event);
   const char *entries = (const char *)message->data + sizeof event;
   const char *names = entries + event.n_entries * sizeof(busq_view_member);
-  size_t used = (size_t)snprintf(text, sizeof text, "%" PRIu64 ":", event.number - event.base);
+  size_t used = (size_t)snprintf(text, sizeof text, "%" PRIu64 ":", event.number - event.shown_above);
   const size_t begin = used;
   for (uint32_t i = 0; i < event.n_members; i++) {
     busq_view_member member;
