@@ -252,7 +252,8 @@ class Bus:
         1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`,
         the name goes with the last process that has the bus open, whatever ends it, and does not wait for `unlink`;
         `reserve`, False reserves memory where it is needed instead of now: then a bus with many places and a large
-        arena costs what is used of it, and a full file system is NoSpace where a peer joins or a message is sent;
+        arena costs what is used of it, and a full file system is NoSpace where a peer joins, or first looks into its
+        queue, or a message is sent;
         `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in whatever was not
         left out.
 

@@ -320,7 +320,8 @@ class Queue(_Base[_T]):
 
     Errors: NoSpace where there is no memory for the bus; ValueError if `bus` has another order than bus1; TypeError.
 
-    Cost: 0.3 ms, and 260 kB of shared memory; of the first one, and so of every 256th, a millisecond and 2 MB.
+    Cost: 0.3 ms; of the first one, and so of every 256th, a millisecond and 2 MB of shared memory; with the first `put`
+    into it, 64 kB.
 
     >>> import busq
     >>> queue = busq.Queue()

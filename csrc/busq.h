@@ -69,7 +69,7 @@ typedef struct {
   uint32_t is_temporary; /* the name goes with the last process that has it open */
   uint32_t groups;      /* names of groups and of watched peers; 0: none */
   uint32_t nodes;       /* of each peer; 0: none */
-  uint32_t reserves_late; /* memory is reserved when a peer joins, and when messages need it, instead of now */
+  uint32_t reserves_late; /* memory is reserved when a peer joins, and when messages or a queue need it, instead of now */
 } busq_config;
 
 typedef struct {

@@ -69,6 +69,7 @@ FULL = """
 
 # Not only a full file system has no memory: so has a group of processes with a limit.
 NO_MEMORY = """
+    alice.send("bob", b"")
     for error in (errno.ENOMEM, errno.EIO, errno.EPERM):
         number("fails_with").value = error
         try: bus.join("carol")
@@ -76,6 +77,46 @@ NO_MEMORY = """
         else: raise AssertionError("joined without memory")
         try: alice.send("bob", bytes(1 << 20), timeout=0)
         except busq.NoSpace: print("held")
+"""
+
+# A queue has memory from when one first sends there, or looks into it.  Where there is none, neither has done anything.
+RING = """
+    alice.send("bob", b"came")
+    readers = []
+    for name, is_shared in (("carol", False), ("dave", False), ("jobs", True), ("more jobs", True)):
+        reader = bus.join(name, shared=is_shared)
+        readers.append(reader)  # or the next one has its ring
+        uses = [lambda: reader.recv(timeout=0), lambda: alice.send(name, b"came", timeout=0)]
+        number("fails_with").value = errno.ENOSPC
+        for use in uses:
+            try: use()
+            except busq.NoSpace: print("held")
+        number("fails_with").value = 0
+        try: uses[name in ("dave", "more jobs")]()  # either way it has memory from now on
+        except busq.Empty: pass
+        number("fails_with").value = errno.ENOSPC
+        alice.send(name, b"came", timeout=0)
+        number("fails_with").value = 0
+        assert reader.recv(timeout=0).data == b"came"
+"""
+
+# A reader of several keeps what it has got in a page of its own, and needs memory to send.
+HANDS = """
+    readers = [bus.join("jobs", shared=True) for _ in range(2)]
+    for job in range(600): alice.send("jobs", job.to_bytes(2, "little"))
+    kept = [readers[0].recv(timeout=0, ack=True)]
+    number("fails_with").value = errno.ENOSPC
+    try:
+        while True: kept.append(readers[0].recv(timeout=0, ack=True))
+    except busq.NoSpace: pass
+    try: readers[1].send("bob", b"", timeout=0)
+    except busq.NoSpace: print("held")
+    number("fails_with").value = 0
+    readers[1].send("bob", b"", timeout=0)
+    rest = [readers[1].recv(timeout=0) for _ in range(600 - len(kept))]
+    got = [int.from_bytes(job.data, "little") for job in kept + rest]
+    assert got == list(range(600)) and len(kept) < 300, (len(kept), got)
+    print("held")
 """
 
 # Before Linux 6.18 a signal has fallocate begin anew, and with one every millisecond it never ends.
@@ -105,6 +146,8 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         pytest.param(FULL, "held\n", id="a full file system is asked once"),
         pytest.param(NO_MEMORY, "held\n" * 3, id="memory that can't be had is an error"),
+        pytest.param(RING, "held\n" * 8, id="a queue that has no memory is an error where it is used"),
+        pytest.param(HANDS, "held\n" * 2, id="a reader that can keep no more leaves the rest to others"),
         pytest.param(STRUCK, "held\n", id="signals do not make it begin anew"),
     ],
 )
@@ -121,3 +164,33 @@ def test_memory_that_the_kernel_refuses_is_an_error_and_no_signal_holds_it_up(
         check=False,
     )
     assert (done.stdout, done.returncode) == (said, 0), done.stderr
+
+
+def test_a_queue_costs_nothing_before_it_is_used(bus_directory: Path) -> None:
+    """And a process that only puts has no ring."""
+    program = """if True:
+        import os, busq, pathlib
+        directory = pathlib.Path(os.environ["BUSQ_DIR"])
+        def used(): return sum(path.stat().st_blocks * 512 for path in directory.iterdir())
+        queues = [busq.Queue()]
+        first = used()
+        queues += [busq.Queue() for _ in range(200)]
+        assert used() == first, (used(), first)
+        queues[0].put("it")
+        queue_and_sender = used() - first
+        queues[1].put("it")
+        queue = used() - first - queue_and_sender
+        assert 0 < queue <= queue_and_sender - queue <= 2 * queue, (queue, queue_and_sender)
+        assert queues[0].get() == "it"
+        print(used() - first - queue_and_sender - queue <= 4096)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=TESTS,
+        env=os.environ | {"BUSQ_DIR": str(bus_directory)},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr

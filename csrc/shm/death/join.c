@@ -225,7 +225,8 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
   if (!is_found)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots: %u are taken by live peers, and %u are kept for durable peers or until messages of peers that left are received; create the bus with more peers",
                       bus->name, bus->geometry.peers, n_held, bus->geometry.peers - n_held);
-  int result = busq_reserve_slot(bus, peer->slot);
+  const bool is_shared = peer->receiver.is_consumer || (peer->life_flags & BUSQ_LIFE_SHARED);
+  int result = is_shared ? BUSQ_OK : busq_reserve_own(bus, peer->slot);
   if (!result)
     result = busq_arena_init(&peer->sender.arena, bus, peer->slot);
   if (!result && busq_life_hold(peer->lock_fd, peer->slot) < 0)

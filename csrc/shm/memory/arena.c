@@ -345,7 +345,7 @@ static int line_is_full(const busq_arena_class *class)
                     (unsigned long long)(class->line_tail - class->line_head));
 }
 
-static int large_fits_nowhere(const busq_bus *bus, uint64_t bytes)
+static int fits_nowhere(const busq_bus *bus, uint64_t bytes)
 {
   return busq_error(BUSQ_NO_SPACE, "bus \"%s\" reserves its memory when it is needed, and the file system is full: there is none for a message of %llu bytes",
                     bus->name, (unsigned long long)bytes);
@@ -368,6 +368,8 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
     record = class_pop(arena, class);
     if (BUSQ_UNLIKELY(!record))
       record = class_take_slow(arena, index);
+    if (BUSQ_UNLIKELY(!record) && !busq_reserve_has_own(arena->bus, arena->slot))
+      return fits_nowhere(arena->bus, bytes);
     /* Last: taking may have put what a predecessor sent into the line. */
     if (record && BUSQ_UNLIKELY(!line_reserve(class))) {
       (void)stack_push(class, busq_arena_unit_of(arena->bus, record));
@@ -378,7 +380,7 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
     if (BUSQ_UNLIKELY(!record))
       record = large_take_slow(arena, bytes);
     if (BUSQ_UNLIKELY(!record) && !busq_reserve_may_fit(arena->bus, busq_large_extents(arena->bus, bytes)))
-      return large_fits_nowhere(arena->bus, bytes);
+      return fits_nowhere(arena->bus, bytes);
   }
   BUSQ_ASSERT(index >= arena->class_limit || busq_class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
   BUSQ_ASSERT(!record || busq_arena_unit_of(arena->bus, record) < busq_bus_units(arena->bus));

@@ -262,6 +262,7 @@ typedef struct {
   uint32_t tended;    /* the slot at which that goes on */
   uint64_t hand;      /* of our own ring: where the search for an empty position begins */
   uint64_t kept_at;   /* the one that was found for what we have reached for */
+  uint64_t hands_end; /* positions before it have memory (reserve.h) */
 } busq_receiver;
 
 /* Another peer's life, whose end makes the descriptor readable (wake/lives.h). */

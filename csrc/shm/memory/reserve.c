@@ -7,6 +7,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#define HANDS_AT_ONCE UINT64_C(256) /* a page */
+
 /* An errno, or 0.  Behind a signal mask: kernels before 6.18 give up and undo the call where a signal comes, and one
  * that comes again and again, like a profiler's, would have it begin for ever. */
 static int quietly(int (*call)(int fd, off_t begin, off_t bytes), int fd, uint64_t begin, uint64_t bytes)
@@ -63,16 +65,42 @@ static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint
                 : BUSQ_OK;
 }
 
-int busq_reserve_slot(busq_bus *bus, uint32_t slot)
+/* So many positions of a ring, which does not end between them. */
+static int positions_reserve(const busq_bus *bus, uint32_t slot, uint64_t first, uint64_t count)
+{
+  const uint64_t index = slot * bus->geometry.slot_count + (first & (bus->geometry.slot_count - 1));
+  return reserve_for(bus, bus->geometry.rings_offset + index * sizeof(busq_pair), count * sizeof(busq_pair), slot,
+                     "the queue");
+}
+
+int busq_reserve_ring_now(busq_bus *bus, uint32_t slot)
+{
+  const int result = positions_reserve(bus, slot, 0, bus->geometry.slot_count);
+  if (!result)
+    busq_store_release(&bus->slots[slot].ring_is_reserved, 1);
+  return result;
+}
+
+int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t *endp)
+{
+  const uint64_t slot_count = bus->geometry.slot_count;
+  const uint64_t step = slot_count < HANDS_AT_ONCE ? slot_count : HANDS_AT_ONCE;
+  if (BUSQ_LIKELY(position < *endp || !bus->geometry.reserves_late))
+    return BUSQ_OK;
+  const uint64_t first = position & ~(step - 1);
+  const int result = positions_reserve(bus, slot, first, step);
+  if (!result)
+    *endp = first + step;
+  return result;
+}
+
+int busq_reserve_own(busq_bus *bus, uint32_t slot)
 {
   const busq_geometry *geometry = &bus->geometry;
   if (!geometry->reserves_late)
     return BUSQ_OK;
-  const uint64_t ring_bytes = geometry->slot_count * sizeof(busq_pair);
-  const int result = reserve_for(bus, geometry->rings_offset + slot * ring_bytes, ring_bytes, slot, "the queue");
-  return result ? result
-                : reserve_for(bus, geometry->arena_offset + slot * geometry->extent_bytes, geometry->extent_bytes, slot,
-                              "small messages");
+  return reserve_for(bus, geometry->arena_offset + slot * geometry->extent_bytes, geometry->extent_bytes, slot,
+                     "small messages");
 }
 
 int busq_reserve_replies(busq_bus *bus, uint32_t slot)
@@ -101,6 +129,11 @@ bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count)
   const bool is_short = range_reserve(bus, begin, count * geometry->extent_bytes) != 0;
   __atomic_store_n(&bus->is_short, is_short, __ATOMIC_RELAXED);
   return !is_short;
+}
+
+bool busq_reserve_has_own(const busq_bus *bus, uint32_t slot)
+{
+  return !bus->geometry.reserves_late || is_reserved(bus, slot);
 }
 
 bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)

@@ -8,10 +8,14 @@
  * asked for, and never a SIGBUS later.
  *
  * Mechanism.  A bus reserves all of its memory when it is created, or, if that was asked for (busq_config), what its
- * tables take; then a peer reserves its ring and its own extent when it joins, and a sender reserves an extent of the
- * common part before it becomes the first that ever claims it.  What is reserved stays so.  To reserve memory that is
- * reserved changes nothing: so two processes may do it at once, and one that is killed in between leaves it to the next.
+ * tables take; then a peer reserves an extent of its own when it joins, and a sender reserves one of the common part
+ * before it becomes the first that ever claims it.  What is reserved stays so.  To reserve memory that is reserved
+ * changes nothing: so two processes may do it at once, and one that is killed in between leaves it to the next.
  *
+ *      ring    the first process that sends there reserves it, when it asks whether the receiver lives, or the first
+ *              that looks for a message; a flag shows that.  So an unused queue costs nothing, nor does a mere sender
+ *      hands   a reader that is one of several fills its own ring, and reserves it a page at a time; it reserves its
+ *              extent when it sends
  *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
  *              killed behind its claim must not leave an extent that looks as if it had been reserved
  *      run     is reserved in one call, which changes nothing where there is not enough: or a message that fits
@@ -25,12 +29,25 @@
 
 /* All memory of a new bus, or, where it reserves late, its tables.  0, or an errno. */
 int busq_reserve_new(const busq_bus *bus);
-/* The ring of a peer, and its own extent. */
-int busq_reserve_slot(busq_bus *bus, uint32_t slot);
+/* A peer's own extent. */
+int busq_reserve_own(busq_bus *bus, uint32_t slot);
+BUSQ_COLD int busq_reserve_ring_now(busq_bus *bus, uint32_t slot);
+/* A peer's ring, before it is looked at. */
+static inline int busq_reserve_ring(busq_bus *bus, uint32_t slot)
+{
+  if (BUSQ_LIKELY(!bus->geometry.reserves_late || busq_load_acquire(&bus->slots[slot].ring_is_reserved)))
+    return BUSQ_OK;
+  return busq_reserve_ring_now(bus, slot);
+}
+/* Where a reader puts into its hands next.  *endp is the position up to which it has reserved them, one behind the
+ * other; 0 before the first. */
+int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t *endp);
 /* The places for replies of a peer. */
 int busq_reserve_replies(busq_bus *bus, uint32_t slot);
 /* False where one of the extents was never reserved, and the file system is full. */
 bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count);
+/* False where the peer could not reserve its own extent, which it has not used so far. */
+bool busq_reserve_has_own(const busq_bus *bus, uint32_t slot);
 /* False where the file system is full, and even all extents that were ever reserved are too few for such a run. */
 bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents);
 

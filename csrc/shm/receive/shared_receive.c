@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "shm/burial/grave.h"
+#include "shm/memory/reserve.h"
 #include "shm/message/reply_place.h"
 #include "shm/message/shared_take.h"
 #include "shm/receive/trace_taken.h"
@@ -87,6 +88,9 @@ static bool least_may_be_had(busq_peer *peer)
 int busq_several_peek(busq_peer *peer)
 {
   busq_found *found = &peer->receiver.found;
+  const int result = busq_reserve_ring(peer->bus, peer->receiver.inbox_slot);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
   catch_up(peer);
   for (;;) {
     const busq_look_outcome outcome = busq_look(peer, peer->receiver.scan, found);
@@ -223,7 +227,7 @@ static int reach_next(busq_peer *peer)
   if (busq_time_tick_ns() - peer->receiver.tended_ns >= BUSQ_SLICE_NS)
     busq_several_tend(peer);
   for (;;) {
-    const int result = busq_several_peek(peer);
+    int result = busq_several_peek(peer);
     if (result == BUSQ_EMPTY && has_passed_any(peer) && dead_had_reached(peer))
       continue;
     if (result != BUSQ_OK)
@@ -231,6 +235,9 @@ static int reach_next(busq_peer *peer)
     if (!hand_find(peer))
       return busq_error(BUSQ_NO_SPACE, "this reader of \"%s\" has %llu messages in its hands: acknowledge or release some of them first",
                         peer->receiver.inbox->name, (unsigned long long)peer->receiver.ring.slot_count);
+    result = busq_reserve_hand(peer->bus, peer->slot, peer->receiver.hand, &peer->receiver.hands_end);
+    if (BUSQ_UNLIKELY(result != BUSQ_OK))
+      return result;
     const bool is_ours = reach(peer);
     if (peer->receiver.found.is_late)
       busq_heap_pop(&peer->receiver.heap);

@@ -2,6 +2,7 @@
 #include "shm/send/destination.h"
 #include "base/error.h"
 #include "shm/burial/grave.h"
+#include "shm/memory/reserve.h"
 #include "shm/message/shared_take.h"
 #include "shm/wake/slice.h"
 
@@ -53,6 +54,7 @@ int busq_destination_gone(busq_peer *peer, uint32_t slot)
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   size_t bytes;
   peer->sender.failed_target = (uint64_t)peer->sender.known[slot].incarnation << 16 | slot;
+  peer->sender.known[slot].glanced_ns = 0; /* of the next one there we ask at once */
   if (busq_peer_slot_name(peer, slot, peer->sender.known[slot].incarnation, name, &bytes) != BUSQ_OK)
     return busq_error(BUSQ_PEER_DEAD, "a receiver has left bus \"%s\" or died; nobody got the message", peer->bus->name);
   return busq_error(BUSQ_PEER_DEAD, "\"%.*s\" has left bus \"%s\" or died; nobody got the message", (int)bytes, name,
@@ -76,9 +78,11 @@ int busq_destination_over(busq_peer *peer, uint32_t slot)
 
 int busq_destination_ask(busq_peer *peer, uint32_t slot)
 {
-  if (!busq_grave_check(peer->bus, slot, peer->sender.known[slot].incarnation))
+  const uint32_t incarnation = peer->sender.known[slot].incarnation;
+  const bool is_self = slot == peer->slot && busq_load_acquire(&peer->self->life) == busq_life_word(incarnation, BUSQ_LIFE_LIVE | peer->life_flags);
+  if (!is_self && !busq_grave_check(peer->bus, slot, incarnation))
     return busq_destination_gone(peer, slot);
-  return busq_destination_is_over(peer, slot) ? busq_destination_over(peer, slot) : BUSQ_OK;
+  return busq_destination_is_over(peer, slot) ? busq_destination_over(peer, slot) : busq_reserve_ring(peer->bus, slot);
 }
 
 /* ---- room ---- */

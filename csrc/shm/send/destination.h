@@ -64,7 +64,7 @@ BUSQ_ALWAYS_INLINE int busq_destination_check(busq_peer *peer, const busq_route 
 {
   const uint64_t life = busq_load_acquire(&to->reader->life) & ~(uint64_t)(BUSQ_LIFE_DURABLE | BUSQ_LIFE_SHARED);
   if (BUSQ_LIKELY(life == busq_life_word(to->known->incarnation, BUSQ_LIFE_LIVE)) &&
-      (BUSQ_LIKELY(!busq_destination_may_glance(peer, to->known, tick_ns)) || to->slot == peer->slot))
+      BUSQ_LIKELY(!busq_destination_may_glance(peer, to->known, tick_ns)))
     return BUSQ_OK;
   return busq_destination_ask(peer, to->slot);
 }
