@@ -170,8 +170,11 @@ typedef struct {
   uint64_t place;       /* in the domain's stream */
   uint32_t index;       /* in the batch that stands there */
   uint16_t name_bytes;
-  uint16_t bridge_bytes;
+  uint8_t bridge_bytes;
+  uint8_t is_own;       /* it was sent on this bus */
 } busq_wide;
+
+#define BUSQ_WIDE_NONE 0xffffffff /* the index of no message, but of a note that the bridge writes for itself */
 
 /* The kind of a message, beside its form: data, or an event that stands in the order as messages do. */
 typedef enum {
@@ -599,7 +602,9 @@ enum {
   BUSQ_LABEL_BEFORE = 1,     /* a delivery of a message whose send is not there: before the recording, or dropped */
   BUSQ_LABEL_UNFINISHED = 2, /* a send whose sender died in it */
   BUSQ_LABEL_DIED = 3,       /* the process died here: what it had begun to write down is missing */
-  BUSQ_LABEL_KILLED = 4      /* the recorder was killed here, and another one went on */
+  BUSQ_LABEL_KILLED = 4,     /* the recorder was killed here, and another one went on */
+  BUSQ_LABEL_WIDE = 5,       /* a message to a wide group is re-sent here: the row has its place, and its index there */
+  BUSQ_LABEL_WIDE_OWN = 6    /* so is one that was sent on this bus */
 };
 
 /* Rows in program order, as columns in Arrow's layout; has_* are bitmaps. */
@@ -616,6 +621,8 @@ typedef struct {
   int64_t *commit_ns;
   int64_t *end_ns;
   int64_t *view;
+  int64_t *place; /* of rows with BUSQ_LABEL_WIDE*, as the next one */
+  int64_t *place_index;
   int32_t *group; /* a number of the recorder's */
   int8_t *kind;
   uint8_t *label;    /* BUSQ_LABEL_* */

@@ -26,8 +26,8 @@ WITHDRAWN, OPEN, STORED, REFUSED = range(4)  # what an answer means
 _REQUEST = struct.Struct("<BBBxIQ")
 _ANSWER = struct.Struct("<BxxxIQ")
 _SIZE = struct.Struct("<I")
-_TAIL = struct.Struct("<QQIBBBx16s")  # the bridge's own bytes
-_WIDE = struct.Struct("=QIHH")  # busq_wide
+_TAIL = struct.Struct("<QQIBBxx16s")  # the bridge's own bytes
+_WIDE = struct.Struct("=QIHBB")  # busq_wide
 
 
 def inbox_of(domain: str) -> str:
@@ -132,14 +132,14 @@ class Tail(NamedTuple):
 def write_tail(tail: Tail) -> bytes:
     """Return it as bytes, which the core reads from their end."""
     sender = tail.sender.encode()
-    own = _TAIL.pack(tail.life, tail.number, tail.epoch, tail.what, tail.is_own, tail.is_last, tail.digest)
-    return b"".join((own, sender, _WIDE.pack(tail.place, tail.nth, len(sender), _TAIL.size)))
+    own = _TAIL.pack(tail.life, tail.number, tail.epoch, tail.what, tail.is_last, tail.digest)
+    return b"".join((own, sender, _WIDE.pack(tail.place, tail.nth, len(sender), _TAIL.size, tail.is_own)))
 
 
 def read_tail(encoded: bytes) -> Tail:
     """Return what `write_tail` has written."""
-    life, number, epoch, what, is_own, is_last, digest = _TAIL.unpack_from(encoded)
-    place, nth, _, _ = _WIDE.unpack_from(encoded, len(encoded) - _WIDE.size)
+    life, number, epoch, what, is_last, digest = _TAIL.unpack_from(encoded)
+    place, nth, _, _, is_own = _WIDE.unpack_from(encoded, len(encoded) - _WIDE.size)
     sender = encoded[_TAIL.size : -_WIDE.size].decode()
     return Tail(place, nth, life, number, epoch, what, bool(is_own), bool(is_last), digest, sender)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from busq.trace import csv_log, epfl, ndjson, otlp, parquet, parquet_head, shiviz, text_log
+from busq.trace import csv_log, epfl, machines, ndjson, otlp, parquet, parquet_head, shiviz, text_log
 from busq.trace.dataset import hive_keys
 from busq.trace.finding import Finding
 from busq.trace.gather import (
@@ -31,7 +31,7 @@ _NO_LOGS = (".md", ".html", ".py", ".json", ".toml", ".yaml", ".yml")
 class Format:
     """What is done with the files of one format.
 
-    `looks_like` is given a path, what the file begins with, and the options of the search; all but "busq" are text.
+    `looks_like` is given a path, what the file begins with, and the options of the search.
     """
 
     looks_like: Callable[[str, bytes, Mapping[str, str]], bool]
@@ -39,6 +39,7 @@ class Format:
     read: Callable[[Source, Sequence[str] | None], Run]
     # Its first records, where their fields may have names that are not recognised.
     records: Callable[[str, Mapping[str, str]], Iterable[Mapping[str, Any]]] | None = None
+    is_text: bool = True
 
 
 def _is_parquet(path: str, head: bytes, options: Mapping[str, str]) -> bool:
@@ -63,11 +64,12 @@ def _is_csv(path: str, head: bytes, options: Mapping[str, str]) -> bool:
 
 # In this order they are tried: a text that may be of several formats is of the first.
 TABLE = {
-    "busq": Format(_is_parquet, gather_parquet, parquet.read, parquet_head.first_records),
+    "busq": Format(_is_parquet, gather_parquet, parquet.read, parquet_head.first_records, is_text=False),
     "text": Format(_is_text, gather_text, text_log.read, text_log.first_records),
     "epfl": Format(lambda path, head, options: epfl.is_log(head), gather_epfl, epfl.read),
     "otlp": Format(lambda path, head, options: otlp.is_log(head), gather_otlp, otlp.read),
     "ndjson": Format(_is_ndjson, gather_ndjson, ndjson.read, ndjson.first_records),
     "csv": Format(_is_csv, gather_csv, csv_log.read, csv_log.first_records),
     "shiviz": Format(_is_shiviz, gather_shiviz, shiviz.read),
+    "machines": Format(_is_parquet, machines.gather, machines.read, is_text=False),  # where it is asked for
 }

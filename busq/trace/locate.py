@@ -199,10 +199,10 @@ def _recognised(path: str, root: str, wanted: str | None, options: Mapping[str, 
     """Return a file with its format, "" if it is no log (of the format that is wanted)."""
     head = beginning(path)
     if not head.strip():
-        is_parquet = path.endswith(".parquet") and wanted in (None, "busq")
-        return File(path, root, "busq" if is_parquet else "", True)
+        is_parquet = path.endswith(".parquet") and wanted in (None, "busq", "machines")
+        return File(path, root, (wanted or "busq") if is_parquet else "", True)
     for name, row in TABLE.items():
-        if wanted in (None, name) and (name == "busq" or not is_binary(head)) and row.looks_like(path, head, options):
+        if wanted in (None, name) and not (row.is_text and is_binary(head)) and row.looks_like(path, head, options):
             return File(path, root, name)
     return File(path, root)
 

@@ -26,6 +26,7 @@ from busq.trace.writer import file_name
 __all__ = ["LABELS", "Columns", "Folder"]
 
 SOURCE = "busq record"
+ELSEWHERE = "elsewhere/"  # it was sent on another machine, and is re-sent here
 
 # The cheapest way to write such columns that was found: 57 to 77 ns a row, and the smallest but for a slower one.
 _DICTIONARIES = ["run", "process", "kind", "destinations.list.element", "label", "group", "members.list.element"]
@@ -38,6 +39,7 @@ LABELS = {
     lib.BUSQ_LABEL_DIED: "the process died while it wrote this down",
     lib.BUSQ_LABEL_KILLED: "the recorder was killed before it had written this",
 }
+NAMES = {lib.BUSQ_LABEL_WIDE_OWN: "", lib.BUSQ_LABEL_WIDE: ELSEWHERE}  # before the place of a message to a wide group
 
 
 class Columns:
@@ -77,8 +79,14 @@ class Columns:
     def _labels(self) -> pa.Array:
         if not self._columns.n_labels:
             return pa.nulls(self.rows, pa.string())
-        texts = pa.array([LABELS.get(number) for number in range(max(LABELS) + 1)], pa.string())
-        return texts.take(self._array(pa.uint8(), self._columns.label, 1))
+        labels = self._array(pa.uint8(), self._columns.label, 1)
+        last = max(*LABELS, *NAMES)
+        texts = pa.array([LABELS.get(number) for number in range(last + 1)], pa.string()).take(labels)
+        starts = pa.array([NAMES.get(number) for number in range(last + 1)], pa.string()).take(labels)
+        numbers = [self._array(pa.int64(), raw, 8) for raw in (self._columns.place, self._columns.place_index)]
+        place, index = (column.cast(pa.string()) for column in numbers)
+        places = pc.binary_join_element_wise(pc.binary_join_element_wise(starts, place, ""), index, ".")
+        return pc.coalesce(texts, places)
 
     def table(self, run: str, process: int, groups: list[str]) -> pa.Table:
         """Return the rows with the columns of the schema; `groups` are the names of groups by their numbers."""

@@ -25,7 +25,7 @@ class Source:
     """
 
     name: str
-    format: str  # "busq", "epfl", "shiviz", "otlp", "ndjson", "csv"
+    format: str  # "busq", "epfl", "shiviz", "otlp", "ndjson", "csv", "machines"
     paths: tuple[str, ...]
     size_bytes: int
     options: Mapping[str, str] = field(default_factory=dict)

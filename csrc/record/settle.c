@@ -106,10 +106,13 @@ static bool send_add(const translation *now, const busq_trace_record *record)
       .group = -1,
   };
   row_destinations(now, &row);
-  if (record->flags & BUSQ_TRACE_GROUP) {
-    const busq_trace_record *last = record + busq_trace_records_after(record);
-    if (!row_group(now, &row, last->sent.group, last->sent.view))
-      return false;
+  const busq_trace_record *last = record + busq_trace_records_after(record);
+  if ((record->flags & BUSQ_TRACE_GROUP) && !row_group(now, &row, last->sent.group, last->sent.view))
+    return false;
+  if (record->flags & BUSQ_TRACE_WIDE) {
+    row.label = record->flags & BUSQ_TRACE_OWN ? BUSQ_LABEL_WIDE_OWN : BUSQ_LABEL_WIDE;
+    row.place = (int64_t)last->sent.place;
+    row.place_index = last->sent.index;
   }
   return row_add(now, &row);
 }

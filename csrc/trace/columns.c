@@ -33,7 +33,7 @@ static bool columns_reserve(columns *self)
   const size_t bits = room / 8 + 64;
   if (!grow(&shown->position, room * 8) || !grow(&shown->message, room * 8) || !grow(&shown->stamp, room * 8) ||
       !grow(&shown->time_ns, room * 8) || !grow(&shown->commit_ns, room * 8) || !grow(&shown->end_ns, room * 8) ||
-      !grow(&shown->view, room * 8) || !grow(&shown->group, room * 4 + 64) ||
+      !grow(&shown->view, room * 8) || !grow(&shown->place, room * 8) || !grow(&shown->place_index, room * 8) || !grow(&shown->group, room * 4 + 64) ||
       !grow(&shown->members_start, (room + 1) * 4) || !grow(&shown->has_group, bits) ||
       !grow(&shown->has_members, bits) || !grow(&shown->kind, room + 64) || !grow(&shown->label, room + 64) ||
       !grow(&shown->to_start, (room + 1) * 4) || !grow(&shown->has_message, bits) || !grow(&shown->has_stamp, bits) ||
@@ -83,6 +83,8 @@ bool busq_trace_columns_add(busq_trace_columns *shown, const busq_trace_row *row
   shown->commit_ns[at] = row->commit_ns;
   shown->end_ns[at] = row->end_ns;
   shown->view[at] = row->view;
+  shown->place[at] = row->place;
+  shown->place_index[at] = row->place_index;
   shown->group[at] = row->group;
   shown->n_grouped += row->group >= 0;
   shown->kind[at] = row->kind;
@@ -118,7 +120,7 @@ void busq_trace_columns_free(busq_trace_columns *shown)
                     shown->end_ns,      shown->kind,       shown->label,    shown->to_start,      shown->to,
                     shown->has_message, shown->has_stamp,  shown->has_time, shown->has_commit,    shown->has_end,
                     shown->has_to,      shown->view,       shown->group,    shown->members_start, shown->members,
-                    shown->has_group,   shown->has_members};
+                    shown->has_group,   shown->has_members, shown->place,     shown->place_index};
   for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
     free(arrays[i]);
   free(shown);

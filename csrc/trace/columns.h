@@ -16,6 +16,8 @@ typedef struct {
   int64_t commit_ns;
   int64_t end_ns;
   int64_t view;
+  int64_t place;
+  int64_t place_index;
   const int32_t *to; /* NULL: no destinations */
   const int32_t *members; /* NULL: none */
   uint32_t n_to;

@@ -36,7 +36,9 @@ enum {
   BUSQ_TRACE_PLAIN = 8,  /* times are nanoseconds, whatever clock the recording has */
   BUSQ_TRACE_GROUP =
       16, /* of a send: to a group, which the last of its records names; of a delivery: a view, whose members follow */
-  BUSQ_TRACE_READER = 32 /* of a join: the name is that of a shared queue, of which this is one reader */
+  BUSQ_TRACE_READER = 32, /* of a join: the name is that of a shared queue, of which this is one reader */
+  BUSQ_TRACE_WIDE = 64,   /* of a send: a bridge re-sends it; the last of its records has the place */
+  BUSQ_TRACE_OWN = 128    /* of such a send: it was sent on this bus */
 };
 
 /* A destination: its slot, and the last bits of the incarnation that the message was meant for. */
@@ -72,7 +74,9 @@ typedef struct {
     busq_trace_destination more[BUSQ_TRACE_PER_MORE];
     struct {
       uint64_t view; /* in which a message was sent to a group */
-      uint32_t group; /* 1 + its index */
+      uint32_t group; /* 1 + its index; 0: to none, but by a bridge */
+      uint32_t index; /* of a message that a bridge re-sends, at its place */
+      uint64_t place;
     } sent;
     char text[BUSQ_TRACE_TEXT_BYTES];
   };
@@ -85,7 +89,7 @@ static inline uint32_t busq_trace_records_after(const busq_trace_record *record)
 {
   if (record->kind == BUSQ_TRACE_JOIN)
     return (record->count + BUSQ_TRACE_TEXT_BYTES - 1u) / BUSQ_TRACE_TEXT_BYTES;
-  const uint32_t grouped = record->flags & BUSQ_TRACE_GROUP ? 1 : 0;
+  const uint32_t grouped = record->flags & (BUSQ_TRACE_GROUP | BUSQ_TRACE_WIDE) ? 1 : 0;
   if (record->kind == BUSQ_TRACE_SEND || record->kind == BUSQ_TRACE_ABORT || record->kind == BUSQ_TRACE_VOID)
     return grouped + (record->count <= BUSQ_TRACE_INLINE
                           ? 0

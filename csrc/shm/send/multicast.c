@@ -312,7 +312,7 @@ BUSQ_ALWAYS_INLINE int send_filled(busq_peer *peer, const busq_route *only, busq
 {
   const uint64_t tag = busq_record_tag(busq_send_next_sequence(peer), 0);
   if (BUSQ_UNLIKELY(peer->tracer.begun))
-    busq_tracer_send_begin(peer, peer->sender.sequence, n_targets, hooks ? hooks->group : 0, hooks ? hooks->view : 0);
+    busq_tracer_send_begin(peer, record, n_targets, hooks ? hooks->group : 0, hooks ? hooks->view : 0);
   const bool is_unicast = n_targets == 1 && (!hooks || !hooks->begin);
   int result = is_unicast ? unicast(peer, only, record, tag)
                : hooks    ? multicast_hooked(peer, record, tag, n_targets, hooks)

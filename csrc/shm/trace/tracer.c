@@ -232,35 +232,61 @@ static uint64_t targets_write(busq_trace_ring *ring, uint64_t position, const bu
   return n <= BUSQ_TRACE_INLINE ? position : more_write(ring, position, to + BUSQ_TRACE_INLINE, n - BUSQ_TRACE_INLINE);
 }
 
-/* Behind the last destination, of a message to a group. */
-static void group_write(busq_trace_ring *ring, uint64_t position, uint32_t group, uint64_t view)
+/* What stands behind the last destination, of a message to a group and of one that a bridge re-sends. */
+typedef struct {
+  uint32_t group; /* 1 + its index; 0: none */
+  uint64_t view;
+  busq_wide wide;
+  uint8_t flags; /* 0: there is nothing of it */
+} send_detail;
+
+/* A record that was filled just now, and that no other process knows. */
+static send_detail detail_of(const busq_record *record, uint32_t n_targets, uint32_t group, uint64_t view)
+{
+  send_detail detail = {.group = group, .view = view, .flags = group ? BUSQ_TRACE_GROUP : 0};
+  const uint32_t form = busq_record_form(record);
+  if ((form & BUSQ_FORM_MAX) != BUSQ_FORM_WIDE)
+    return detail;
+  const uint64_t envelope = form & BUSQ_FORM_ENVELOPE ? sizeof(busq_envelope) : 0, bytes = record->size_bytes;
+  if (bytes < envelope + sizeof detail.wide)
+    return detail;
+  const char *payload = (const char *)record + busq_record_payload_offset(n_targets, bytes);
+  memcpy(&detail.wide, payload + bytes - envelope - sizeof detail.wide, sizeof detail.wide);
+  if (detail.wide.index != BUSQ_WIDE_NONE)
+    detail.flags |= (uint8_t)(BUSQ_TRACE_WIDE | (detail.wide.is_own ? BUSQ_TRACE_OWN : 0));
+  return detail;
+}
+
+static void detail_write(busq_trace_ring *ring, uint64_t position, const send_detail *detail)
 {
   busq_trace_record *more = busq_trace_ring_at(ring, position);
   more->kind = BUSQ_TRACE_MORE;
-  more->sent.group = group;
-  more->sent.view = view;
+  more->sent.group = detail->group;
+  more->sent.view = detail->view;
+  more->sent.place = detail->wide.place;
+  more->sent.index = detail->wide.index;
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
 }
 
 /* Written down before the message can be seen anywhere; UINT64_MAX where there is no room. */
 static uint64_t send_add(busq_trace_ring *ring, uint64_t message, const busq_trace_destination *to, uint32_t n,
-                         uint64_t begun, uint32_t group, uint64_t view)
+                         uint64_t begun, const send_detail *detail)
 {
   uint64_t position;
-  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n) + (group != 0), BUSQ_TRACE_SEND,
+  busq_trace_record *record = record_new(ring, BUSQ_TRACE_SENDING, records_of(n) + (detail->flags != 0), BUSQ_TRACE_SEND,
                                          message, begun, 0, &position);
   if (!record)
     return UINT64_MAX;
   const uint64_t last = targets_write(ring, position, to, n);
-  if (group) {
-    record->flags = BUSQ_TRACE_GROUP;
-    group_write(ring, last + 1, group, view);
+  if (detail->flags) {
+    record->flags = detail->flags;
+    detail_write(ring, last + 1, detail);
   }
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_BEGUN);
   return position;
 }
 
-void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets, uint32_t group, uint64_t view)
+void busq_tracer_send_begin(busq_peer *peer, const busq_record *record, uint32_t n_targets, uint32_t group, uint64_t view)
 {
   enum { FEW = 16 };
   busq_tracer *tracer = &peer->tracer;
@@ -271,13 +297,15 @@ void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targe
     return;
   }
   if (tracer->blocked)
-    event_add(peer, BUSQ_TRACE_BLOCK, sequence, tracer->blocked, now_of(peer));
+    event_add(peer, BUSQ_TRACE_BLOCK, peer->sender.sequence, tracer->blocked, now_of(peer));
   tracer->blocked = 0;
   if (n_targets > FEW)
     to = malloc(n_targets * sizeof *to);
   for (uint32_t i = 0; to && i < n_targets; i++)
     to[i] = destination_of(peer, peer->sender.destinations[i]);
-  tracer->position = to ? send_add(tracer->ring, sequence, to, n_targets, tracer->begun, group, view) : UINT64_MAX;
+  const send_detail detail = detail_of(record, n_targets, group, view);
+  tracer->position = to ? send_add(tracer->ring, peer->sender.sequence, to, n_targets, tracer->begun, &detail)
+                        : UINT64_MAX;
   if (tracer->position == UINT64_MAX)
     tracer->ring = NULL;
   if (to != few)
@@ -435,7 +463,7 @@ uint64_t busq_tracer_app_send(busq_peer *peer, uint64_t message, const busq_trac
   if (ring && blocked)
     event_add(peer, BUSQ_TRACE_BLOCK, message, blocked, now_of(peer));
   peer->tracer.app_ring = ring;
-  return ring ? send_add(ring, message, to, n, begun, 0, 0) : UINT64_MAX;
+  return ring ? send_add(ring, message, to, n, begun, &(send_detail){0}) : UINT64_MAX;
 }
 
 void busq_tracer_app_sent(busq_peer *peer, uint64_t position, bool has_returned)

@@ -34,7 +34,7 @@ void busq_tracer_join(busq_peer *peer);
 void busq_tracer_leave(busq_peer *peer);
 
 /* With the send latch: a send whose tag is known, what became of its stages, and how it ended. */
-void busq_tracer_send_begin(busq_peer *peer, uint64_t sequence, uint32_t n_targets,
+void busq_tracer_send_begin(busq_peer *peer, const busq_record *record, uint32_t n_targets,
                             uint32_t group /* 1 + its index; 0: none */, uint64_t view);
 /* A message that is no call's, but made on the way, is recorded as a send that begins here.  True if it is; `end` gets
  * that answer. */
