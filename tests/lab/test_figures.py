@@ -27,7 +27,10 @@ from busq.lab.sweep.estimate import estimate, slope
 from busq.sim import Config, Faults, run
 
 DOCUMENTED = (
-    *(f"lab.sweep{name}" for name in ("", ".estimate", ".paper_figures", ".pool", ".claims", ".advice", ".cost")),
+    *(
+        f"lab.sweep{name}"
+        for name in ("", ".estimate", ".paper_figures", ".pool", ".claims", ".spread", ".advice", ".cost")
+    ),
     "_util.toml",
     "cli.sim_show",
 )
@@ -182,6 +185,28 @@ def test_a_grid_without_the_points_leaves_a_claim_open() -> None:
     points = [point for point in scaling(by_clock).points if point["order"] != "cykas"]
     assert set(verdicts(Measured(Figure(name="fig4"), tuple(points))).values()) == {"open", "depends"}
     assert verdicts(Measured(Figure(name="fig4"), tuple(points)))["crossover"] == "open"
+
+
+@pytest.mark.parametrize("powers", [(1.9, 2.0, 2.1), (2.0,)])
+def test_an_exponent_has_an_interval_over_the_seeds(powers: tuple[float, ...]) -> None:
+    points = [
+        Point(
+            {"order": order, "processes": n, "bandwidth_kB_per_s": kB, "processes_per_kB_per_s": n / kB},
+            {"communication_s": tuple((n / kB) ** power for power in powers)},
+            "timed programs",
+        )
+        for order in ("causal-matrix", "cykas", "mfss")
+        for n in (10, 20, 40)
+        for kB in (100, 1000)
+    ]
+    (found,) = (one for one in judge(Measured(Figure(name="fig4"), tuple(points))) if one.key == "fig4-quadratic")
+    if len(powers) == 1:
+        assert found.figures["ci95"] == {}
+        assert "confidence" not in found.measured
+        return
+    half = estimate(powers).half_width
+    assert found.figures["ci95"] == pytest.approx({"along_processes": half, "along_bandwidth": half})
+    assert f"more processes ±{half:.2g}, less bandwidth ±{half:.2g}" in found.measured
 
 
 # ---- claims about Figure 5 ----

@@ -23,6 +23,7 @@ from typing import Any
 from busq._util.humanize import percent
 from busq.lab.sweep.estimate import estimate, finite, slope
 from busq.lab.sweep.paper_figures import COMMUNICATION, Measured, Point, paper
+from busq.lab.sweep.spread import half_widths, in_words
 
 __all__ = ["JudgedClaim", "behind", "claims", "crossover", "crossovers", "examples", "judge"]
 
@@ -90,7 +91,13 @@ def _judged(measured: Measured, value: str, claim: Mapping[str, Any]) -> tuple[s
         return "open", "the grid lacks the points to tell", "", {}
     verdicts = (word for word in ("holds", "depends") if all(_is_true(one, found) for one in claim[word]))
     figures = {name: found[name] for name in claim["figures"] if name in found}
-    return next(verdicts, "fails"), claim["measured"].format_map(found), claim["short"].format_map(found), figures
+    words = claim["measured"].format_map(found)
+    if "spread" in claim:
+        widths = half_widths(measured, lambda one: FINDERS[claim["by"]](one, value, claim))
+        told = in_words(widths, claim["spread"])
+        words += f" (95 % confidence: {told})" if told else ""
+        figures["ci95"] = {name: half for name, half in widths.items() if name.partition(" ")[0] in claim["spread"]}
+    return next(verdicts, "fails"), words, claim["short"].format_map(found), figures
 
 
 _SIGNS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -353,7 +360,7 @@ def _shapes(measured: Measured, value: str, _: Mapping[str, Any]) -> Found:
         stays = all(point.mean(value) > 1 - EVEN for point in panel)
         shapes[interval_ms] = shape if stays else f"{shape}, below 1"
     each = [
-        f"{interval_ms:g} ms: {shape} ({', '.join(f'{point.mean(value):.2f}' for point in panels[interval_ms])})"
+        f"{interval_ms:g} ms: {shape} ({', '.join(point.estimate(value).text(2) for point in panels[interval_ms])})"
         for interval_ms, shape in shapes.items()
     ]
     good = sum(shape == "rises, then falls" for shape in shapes.values())
