@@ -165,7 +165,7 @@ class Bus1Peer(core.Port, Peer):
 
 def _watched(watch: Any) -> list[str]:
     """Return the names of the peers to watch; TypeError if they are none."""
-    if isinstance(watch, str | bytes | bytearray) or not isinstance(watch, Iterable):
+    if isinstance(watch, str | bytes | bytearray) or not arguments.is_iterable(watch):
         raise arguments.wrong_type("watch", watch, "an iterable of names of peers")
     names = list(watch)
     for name in names:

@@ -392,7 +392,7 @@ class OrderedPeer(Peer):
         [b'hello']
         >>> busq.Bus.unlink("doc-ordered-recv-many")
         """
-        arguments.check_limit(limit)
+        limit = arguments.check_limit(limit)
         self._check_ack(ack)
         deadline = Deadline(timeout)
         # What is taken has an owner at once, and an exception before the end gives it back.

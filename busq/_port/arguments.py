@@ -70,11 +70,16 @@ def encode_receiver(name: Any) -> bytes:
     return encode_peer_name(name, "a receiver (to)")
 
 
+def is_iterable(value: Any) -> bool:
+    """Return whether it can be gone through.  A peer is none here: that would receive, and wait for more."""
+    return isinstance(value, Iterable) and not hasattr(value, "recv")
+
+
 def receivers(to: Any) -> list[Any]:
     """Return the receivers of a message, a name or an iterable of names, as a list of at least one."""
     if isinstance(to, str | core.Handle):
         return [to]
-    if isinstance(to, bytes | bytearray) or not isinstance(to, Iterable):
+    if isinstance(to, bytes | bytearray) or not is_iterable(to):
         raise wrong_type("to", to, "str, the name of a peer, or an iterable of names")
     names = list(to)
     if not names:
@@ -84,14 +89,14 @@ def receivers(to: Any) -> list[Any]:
 
 def carried(handles: Any) -> tuple[Any, ...]:
     """Return the handles that a message carries; TypeError unless they are iterable."""
-    if isinstance(handles, core.Handle) or not isinstance(handles, Iterable):
+    if isinstance(handles, core.Handle) or not is_iterable(handles):
         raise wrong_type("handles", handles, "an iterable of handles")
     return tuple(handles)
 
 
 def pair(message: Any, number: int) -> tuple[Any, Any]:
     """Return the receivers and the data of a message, of which there are several."""
-    if not isinstance(message, Iterable):
+    if not is_iterable(message):
         raise wrong_type(f"messages[{number}]", message, "a pair (to, data)")
     found = tuple(message)
     if len(found) != 2:
@@ -108,12 +113,12 @@ def codec(given: Any) -> Codec | None:
     return given  # type: ignore[no-any-return]
 
 
-def check_limit(limit: Any) -> None:
-    """Raise TypeError or ValueError unless it is a number of messages to receive."""
-    if not isinstance(limit, int):
-        raise wrong_type("limit", limit, "a whole number, 1 or more")
-    if limit < 1:
+def check_limit(limit: Any) -> int:
+    """Return a number of messages to receive; TypeError or ValueError if it is none."""
+    number = integer("limit", limit, "a whole number, 1 or more")
+    if number < 1:
         raise ValueError(f"limit {limit!r}: expected a whole number, 1 or more")
+    return number
 
 
 def flag(argument: str, value: Any) -> bool:

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from busq._port.arguments import pair, wrong_type
+from busq._port.arguments import is_iterable, pair, wrong_type
 from busq._port.deadline import Deadline
 
 
@@ -35,7 +35,7 @@ class Sending:
     ) -> int:
         """Send (to, data) pairs; return how many."""
         deadline = Deadline(timeout)
-        if not isinstance(messages, Iterable):
+        if not is_iterable(messages):
             raise wrong_type("messages", messages, "an iterable of pairs (to, data)")
         for message in messages:
             to, data = pair(message, self._done[0])

@@ -13,7 +13,7 @@ from typing import Any
 
 from busq import errors
 from busq._native import _core as core
-from busq._port.arguments import encode_peer_name, whole_number, wrong_type
+from busq._port.arguments import encode_peer_name, is_iterable, whole_number, wrong_type
 from busq._port.deadline import Deadline
 
 _PAUSE_MIN_NS = 1_000_000
@@ -49,7 +49,7 @@ def looks(bus: Any, names: str | Iterable[str], timeout: float | None, readers: 
 def _listed(names: Any) -> list[Any]:
     if isinstance(names, str):
         return [names]
-    if isinstance(names, bytes | bytearray) or not isinstance(names, Iterable):
+    if isinstance(names, bytes | bytearray) or not is_iterable(names):
         raise wrong_type("names", names, "str, the name of a peer, or an iterable of names")
     return list(names)
 

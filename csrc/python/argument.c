@@ -120,23 +120,19 @@ int ack_read(PyObject *ack, int *is_ack)
 
 int limit_read(PyObject *limit, Py_ssize_t *most)
 {
-  if (!PyLong_Check(limit)) {
-    error_wrong_type("limit", limit, "a whole number, 1 or more");
+  PyObject *index = PyNumber_Index(limit);
+  if (!index) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Clear();
+      error_wrong_type("limit", limit, "a whole number, 1 or more");
+    }
     return 0;
   }
-  PyObject *one = PyLong_FromLong(1);
-  const int is_small = one ? PyObject_RichCompareBool(limit, one, Py_LT) : -1;
-  Py_XDECREF(one);
-  if (is_small > 0)
+  *most = PyNumber_AsSsize_t(index, NULL); /* more than there can be is as much as there can be */
+  Py_DECREF(index);
+  if (*most < 1)
     PyErr_Format(PyExc_ValueError, "limit %R: expected a whole number, 1 or more", limit);
-  if (is_small)
-    return 0;
-  *most = PyLong_AsSsize_t(limit);
-  if (*most < 0) {
-    PyErr_Clear(); /* more than there can be */
-    *most = PY_SSIZE_T_MAX;
-  }
-  return 1;
+  return *most >= 1;
 }
 
 int natural_read(const char *argument, PyObject *value, int least, uint32_t *number)
@@ -191,13 +187,19 @@ int name_read(const char *argument, PyObject *name, const char **text, size_t *b
   return *text != NULL;
 }
 
-int is_iterable(PyObject *object)
+static int has_method(PyObject *object, const char *name)
 {
-  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__iter__");
-  const int is = method && method != Py_None;
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(object), name);
+  const int has = method && method != Py_None;
   Py_XDECREF(method);
   PyErr_Clear();
-  return is;
+  return has;
+}
+
+/* A peer is none here: going through it would receive its messages, and wait for the next one. */
+int is_iterable(PyObject *object)
+{
+  return has_method(object, "__iter__") && !has_method(object, "recv");
 }
 
 /* ---- payloads ---- */

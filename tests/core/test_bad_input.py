@@ -93,6 +93,21 @@ def test_bad_receivers(table: Table, to: Any, error: type[Exception], word: str)
                 bob.send_many([(to, b"x"), ("bob", b"y")])
 
 
+def test_a_peer_is_no_iterable_of_anything(table: Table) -> None:
+    bus, alice, bob = table
+    with nothing_changes(bus):
+        for call in (
+            lambda: bob.send(alice, b"x"),
+            lambda: bob.send_many(alice),
+            lambda: bob.send_many([alice]),
+            lambda: bob.send("bob", b"x", handles=alice),
+            lambda: bus.wait_for(alice),
+            lambda: bus.join("cleo", watch=alice),
+        ):
+            with pytest.raises(TypeError, match="Peer: expected"):
+                call()  # and alice has received nothing
+
+
 def test_one_bad_receiver_after_good_ones_were_remembered(table: Table) -> None:
     bus, alice, bob = table
     bob.send(["alice", "bob"], b"remember these")
@@ -363,6 +378,17 @@ def test_bad_limits(table: Table, limit: Any) -> None:
     for call in (lambda: alice.recv_many(limit), lambda: alice.recv_many(limit, timeout=0)):
         with nothing_changes(bus), pytest.raises((ValueError, TypeError)):
             call()
+
+
+def test_limits_are_whole_numbers_of_any_type(table: Table) -> None:
+    class Two:
+        def __index__(self) -> int:
+            return 2
+
+    _, alice, bob = table
+    for limit in (Two(), True, 1 << 70):
+        assert len(alice.recv_many(limit)) == 1
+        bob.send("alice", b"waits")
 
 
 # ---- names ----
