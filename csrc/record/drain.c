@@ -12,15 +12,64 @@ static bool queue_push(busq_source *from, const busq_trace_record *record)
   return true;
 }
 
+static void source_begin(busq_recorder *self, uint32_t slot, uint32_t process)
+{
+  busq_source *from = &self->sources[slot];
+  from->process = from->writer = process;
+  self->processes[process].slot = slot;
+  from->has_process = from->has_writer = from->is_new_life = true;
+}
+
 /* The join stands before what a recorder before us has taken. */
 static int source_adopt(busq_recorder *self, uint32_t slot)
 {
-  busq_source *from = &self->sources[slot];
+  const busq_source *from = &self->sources[slot];
   if (!busq_recorder_life_look_up(self, slot))
     return busq_recorder_ring_damaged(self, slot);
-  from->process = from->writer = from->lives[from->n_lives - 1].process;
-  self->processes[from->process].slot = slot;
-  from->has_process = from->has_writer = from->is_new_life = true;
+  source_begin(self, slot, from->lives[from->n_lives - 1].process);
+  return BUSQ_OK;
+}
+
+/* The process of a join at a position of the ring, and a life of its slot; UINT32_MAX with an error. */
+static uint32_t join_process(busq_recorder *self, uint32_t slot, const busq_trace_record *join, uint64_t position, int *result)
+{
+  char name[BUSQ_TRACE_TEXT_BYTES * 6];
+  busq_source *from = &self->sources[slot];
+  busq_trace_record more;
+  const uint32_t n_more = busq_trace_records_after(join);
+  *result = join->count && join->count <= BUSQ_LAYOUT_NAME_BYTES_MAX ? BUSQ_OK : busq_recorder_ring_damaged(self, slot);
+  for (uint32_t i = 0; i < n_more && !*result; i++) {
+    if (busq_trace_ring_look(&from->ring, position + 1 + i, &more) != BUSQ_TRACE_LOOK_DONE)
+      *result = busq_recorder_ring_damaged(self, slot);
+    else
+      memcpy(name + i * BUSQ_TRACE_TEXT_BYTES, more.text, BUSQ_TRACE_TEXT_BYTES);
+  }
+  if (*result)
+    return UINT32_MAX;
+  const uint32_t index = join->flags & BUSQ_TRACE_READER ? busq_recorder_reader_find(self, name, join->count, slot)
+                                                         : busq_recorder_process_find(self, name, join->count);
+  if (index != UINT32_MAX && busq_source_life_add(from, join->incarnation, index))
+    return index;
+  *result = busq_recorder_no_memory(self);
+  return UINT32_MAX;
+}
+
+/* The join that a recorder before us has taken stands in the ring until it is written over.  By now another peer may
+ * have the slot. */
+static int source_look_back(busq_recorder *self, uint32_t slot)
+{
+  const busq_source *from = &self->sources[slot];
+  busq_trace_record record;
+  for (uint64_t at = from->head; at-- > 0 && from->head - at <= from->ring.size;) {
+    const busq_trace_look look = busq_trace_ring_look(&from->ring, at, &record);
+    if (look == BUSQ_TRACE_LOOK_DONE && record.kind == BUSQ_TRACE_JOIN) {
+      int result;
+      const uint32_t index = join_process(self, slot, &record, at, &result);
+      if (!result)
+        source_begin(self, slot, index);
+      return result;
+    }
+  }
   return BUSQ_OK;
 }
 
@@ -39,34 +88,22 @@ static int record_note(busq_recorder *self, uint32_t slot, const busq_trace_reco
   return BUSQ_OK;
 }
 
-static int source_drain(busq_recorder *self, uint32_t slot);
-
-/* `record` is a join whose name follows.  Records of the same process in another slot come before it. */
+/* `record` is a join whose name follows.  Rows of the same process in another slot come before its own. */
 static int join_note(busq_recorder *self, uint32_t slot, busq_trace_record *record)
 {
   busq_source *from = &self->sources[slot];
-  char name[BUSQ_TRACE_TEXT_BYTES * 6];
-  busq_trace_record more;
-  const uint32_t n_more = busq_trace_records_after(record);
-  if (record->count == 0 || record->count > BUSQ_LAYOUT_NAME_BYTES_MAX)
-    return busq_recorder_ring_damaged(self, slot);
-  for (uint32_t i = 0; i < n_more; i++) {
-    if (busq_trace_ring_look(&from->ring, from->head + 1 + i, &more) != BUSQ_TRACE_LOOK_DONE)
-      return busq_recorder_ring_damaged(self, slot);
-    memcpy(name + i * BUSQ_TRACE_TEXT_BYTES, more.text, BUSQ_TRACE_TEXT_BYTES);
-  }
-  const uint32_t index = record->flags & BUSQ_TRACE_READER
-                             ? busq_recorder_reader_find(self, name, record->count, slot)
-                             : busq_recorder_process_find(self, name, record->count);
-  if (index == UINT32_MAX || !busq_source_life_add(from, record->incarnation, index))
-    return busq_recorder_no_memory(self);
+  int result;
+  const uint32_t index = join_process(self, slot, record, from->head, &result);
+  if (result)
+    return result;
   const uint32_t before = self->processes[index].slot;
   self->processes[index].slot = slot;
   record->end = index;
   record->stamp = before != UINT32_MAX && before != slot ? before + UINT64_C(1) : 0;
+  record->word = record->stamp ? self->sources[before].behind + self->sources[before].n : 0;
   from->process = index;
   from->has_process = from->is_new_life = true;
-  return record->stamp ? source_drain(self, before) : BUSQ_OK;
+  return BUSQ_OK;
 }
 
 /* The head, and those that belong to it, or nothing: where one of them is damaged, a head alone would announce records
@@ -157,20 +194,21 @@ static int head_skip(busq_recorder *self, uint32_t slot, bool is_begun, busq_tra
   return queue_push(from, record) ? BUSQ_OK : busq_recorder_no_memory(self);
 }
 
+/* Takes what the ring holds, up to the next join. */
 static int source_drain(busq_recorder *self, uint32_t slot)
 {
   busq_source *from = &self->sources[slot];
   busq_trace_record record;
   int result = BUSQ_OK;
-  const uint64_t tail = busq_load_acquire(&from->ring.shared->tail);
-  const uint64_t fill = tail - from->head;
-  if (fill > from->ring.size)
-    return busq_recorder_ring_damaged(self, slot);
-  const uint32_t percent = (uint32_t)(fill * 100 / from->ring.size);
-  self->facts.fill_percent = percent > self->facts.fill_percent ? percent : self->facts.fill_percent;
-  while (result == BUSQ_OK && from->head < tail) {
+  while (result == BUSQ_OK && from->head < from->tail) {
     const busq_trace_look look = busq_trace_ring_look(&from->ring, from->head, &record);
     if (BUSQ_LIKELY(look == BUSQ_TRACE_LOOK_DONE)) {
+      if (record.kind == BUSQ_TRACE_JOIN && !from->is_at_join) {
+        from->is_at_join = true;
+        from->join_time = record.time;
+        break;
+      }
+      from->is_at_join = false;
       result = record_take(self, slot, &record);
     } else if (look == BUSQ_TRACE_LOOK_DAMAGED || look == BUSQ_TRACE_LOOK_NOTHING) {
       result = busq_recorder_ring_damaged(self, slot);
@@ -187,6 +225,45 @@ static int source_drain(busq_recorder *self, uint32_t slot)
   /* SYNC POINT trace-head */
   busq_store_release(&from->ring.shared->head, from->head);
   return result;
+}
+
+static int source_look(busq_recorder *self, uint32_t slot)
+{
+  busq_source *from = &self->sources[slot];
+  from->tail = busq_load_acquire(&from->ring.shared->tail);
+  const uint64_t fill = from->tail - from->head;
+  if (fill > from->ring.size)
+    return busq_recorder_ring_damaged(self, slot);
+  const uint32_t percent = (uint32_t)(fill * 100 / from->ring.size);
+  self->facts.fill_percent = percent > self->facts.fill_percent ? percent : self->facts.fill_percent;
+  const bool is_taken_over = self->facts.is_continued && !self->is_begun && !from->has_process;
+  const int result = is_taken_over ? source_look_back(self, slot) : BUSQ_OK;
+  return result || from->is_at_join ? result : source_drain(self, slot);
+}
+
+static int rings_look(busq_recorder *self)
+{
+  int result = BUSQ_OK;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers; slot++)
+    self->sources[slot].known = self->sources[slot].tail;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result; slot++) {
+    if (!self->sources[slot].is_there)
+      result = busq_recorder_source_find(self, slot);
+    if (!result && self->sources[slot].is_there)
+      result = source_look(self, slot);
+  }
+  return result;
+}
+
+/* The slot whose next record is the earliest join; UINT32_MAX where there is none. */
+static uint32_t join_next(const busq_recorder *self)
+{
+  uint32_t first = UINT32_MAX;
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers; slot++)
+    if (self->sources[slot].is_at_join &&
+        (first == UINT32_MAX || self->sources[slot].join_time < self->sources[first].join_time))
+      first = slot;
+  return first;
 }
 
 uint64_t busq_source_left(const busq_source *from)
@@ -216,11 +293,12 @@ int busq_recorder_drain(busq_recorder *self)
   self->facts.fill_percent = 0;
   for (uint32_t slot = 0; slot < self->bus->geometry.peers; slot++)
     self->sources[slot].settled = self->sources[slot].n;
-  for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result; slot++) {
-    if (!self->sources[slot].is_there)
-      result = busq_recorder_source_find(self, slot);
-    if (!result && self->sources[slot].is_there)
-      result = source_drain(self, slot);
+  result = result ? result : rings_look(self);
+  for (uint32_t slot; !result && (slot = join_next(self)) != UINT32_MAX;) {
+    const busq_source *from = &self->sources[slot];
+    /* It may have come since the other rings were read, and one of them may hold an earlier one by now. */
+    result = from->head < from->known ? source_drain(self, slot) : rings_look(self);
   }
+  self->is_begun = true;
   return result;
 }

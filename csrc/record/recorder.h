@@ -9,7 +9,9 @@
  * its number among the sends of that sender.  Whatever a ring holds, the recorder stays inside of it; where it
  * contradicts itself, it ends with an error, and what was taken before stays good.
  *
- * Mechanism.  A pass empties all rings, one after the other, into private queues.  A send is in its ring before any
+ * Mechanism.  A pass empties all rings, one after the other, into private queues, up to the next join; joins are taken
+ * in the order of their times, each only once all rings were read that may hold an earlier one.  So the lives of a
+ * process come in turn, in whichever slots they are, and its join waits, as a row, for those of its life before.  A send is in its ring before any
  * receiver can deliver the message; so when a delivery has been in a queue for a whole pass, the send it belongs to has
  * been seen, or was not recorded.  Then it becomes a row.  What a peer has reserved and not written is passed when the
  * kernel reports that the peer is gone, or when a successor writes behind it.
@@ -45,6 +47,10 @@ typedef struct {
   busq_trace_ring ring;
   bool is_there;
   uint64_t head;
+  uint64_t tail;    /* when it was looked at last */
+  uint64_t known;   /* the same before all rings were looked at last */
+  bool is_at_join;  /* the next record is one, of this time */
+  uint64_t join_time;
   uint64_t stuck_at; /* where a record that is not done was seen, and since how many passes */
   uint32_t stuck;
   uint64_t dropped; /* written so far */
@@ -53,6 +59,7 @@ typedef struct {
   uint64_t n;
   uint64_t room;
   uint64_t done;
+  uint64_t behind;  /* records that have left the queue: so each has a number that stays */
   uint64_t settled; /* of them were there a pass ago: the sends that they need are known */
   uint64_t marked;  /* the ring's position up to which rows were taken, and how many dropped events they report */
   uint64_t marked_dropped;
@@ -105,6 +112,7 @@ struct busq_recorder {
   int lock_fd;
   bool is_stopped;
   bool is_damaged;
+  bool is_begun; /* a pass has been made */
   busq_source *sources; /* [peers] */
   busq_recorder_process *processes;
   uint32_t n_processes;

@@ -184,6 +184,15 @@ static bool dropped_add(const translation *now, uint64_t then)
   return gap_add(now, count, BUSQ_LABEL_NONE);
 }
 
+/* Writes a row for the events that a recorder before us had taken and not written. */
+static bool lost_add(const translation *now)
+{
+  const uint64_t count = now->from->lost;
+  now->from->lost = 0;
+  now->self->facts.lost += count;
+  return !count || gap_add(now, count, BUSQ_LABEL_KILLED);
+}
+
 /* A record has the last bits of how many there were. */
 static uint64_t dropped_before(const busq_source *from, const busq_trace_record *record)
 {
@@ -195,13 +204,7 @@ static bool record_translate(const translation *now)
 {
   const busq_trace_record *record = &now->from->queue[now->at];
   busq_source *from = now->from;
-  if (from->lost) {
-    now->self->facts.lost += from->lost;
-    if (!gap_add(now, from->lost, BUSQ_LABEL_KILLED))
-      return false;
-    from->lost = 0;
-  }
-  if (!dropped_add(now, dropped_before(from, record)))
+  if (!lost_add(now) || !dropped_add(now, dropped_before(from, record)))
     return false;
   switch (record->kind) {
   case BUSQ_TRACE_SEND:
@@ -265,7 +268,7 @@ static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_al
 static bool join_may_go(const busq_recorder *self, const busq_trace_record *record)
 {
   const busq_source *before = record->stamp ? &self->sources[record->stamp - 1] : NULL;
-  return !before || before->done == before->n;
+  return !before || before->behind + before->done >= record->word;
 }
 
 static void queue_shrink(busq_source *from)
@@ -273,17 +276,18 @@ static void queue_shrink(busq_source *from)
   if (!from->done || (from->done < from->n && from->done < from->room / 2))
     return;
   memmove(from->queue, from->queue + from->done, (from->n - from->done) * sizeof *from->queue);
+  from->behind += from->done;
   from->n -= from->done;
   from->settled -= from->settled < from->done ? from->settled : from->done;
   from->done = 0;
 }
 
-/* Another peer has the slot: what the one before it dropped is reported in its log. */
+/* Another peer has the slot: what the one before it dropped, or a killed recorder, is reported in its log. */
 static bool writer_change(translation *now, const busq_trace_record *join)
 {
   busq_source *from = now->from;
   now->writer = &now->self->processes[from->writer];
-  if (from->has_writer && !dropped_add(now, join->message))
+  if (from->has_writer && (!lost_add(now) || !dropped_add(now, join->message)))
     return false;
   from->writer = (uint32_t)join->end;
   from->has_writer = true;
@@ -297,7 +301,7 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
   while (from->done < end) {
     const busq_trace_record *record = &from->queue[from->done];
     now.at = from->done;
-    if (record->kind == BUSQ_TRACE_JOIN && !is_all && !join_may_go(self, record))
+    if (record->kind == BUSQ_TRACE_JOIN && !join_may_go(self, record))
       break;
     if (record->kind == BUSQ_TRACE_SEND && (record->flags & BUSQ_TRACE_ORPHAN) &&
         !orphan_is_settled(self, from, is_all))
@@ -335,9 +339,17 @@ static int source_end(busq_recorder *self, busq_source *from)
 int busq_recorder_settle(busq_recorder *self, int is_all)
 {
   int result = BUSQ_OK;
-  for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result; slot++)
-    if (self->sources[slot].is_there)
-      result = source_settle(self, &self->sources[slot], is_all);
+  bool is_moving = true; /* a join may wait for the rows of another slot, which come later here */
+  while (is_moving && !result) {
+    is_moving = false;
+    for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result; slot++) {
+      busq_source *from = &self->sources[slot];
+      const uint64_t before = from->behind + from->done;
+      if (from->is_there)
+        result = source_settle(self, from, is_all);
+      is_moving |= from->behind + from->done != before;
+    }
+  }
   for (uint32_t slot = 0; slot < self->bus->geometry.peers && !result && is_all; slot++)
     if (self->sources[slot].is_there)
       result = source_end(self, &self->sources[slot]);

@@ -235,8 +235,8 @@ static void test_nothing_is_written_before_and_after_and_what_was_sent_before_is
   CHECK_TEXT(heard(b), "while");
   settle(recorder);
   /* The first one met is number 0. */
-  CHECK_TEXT(told(recorder, 0), "S0.1>1");
-  CHECK_TEXT(told(recorder, 1), "L D0.1");
+  CHECK_TEXT(told(recorder, 0), "L D1.1");
+  CHECK_TEXT(told(recorder, 1), "S1.1>0");
   CHECK_EQUAL(facts_of(recorder).before, 1);
   busq_recorder_stop(recorder);
   said(a, "b", "after");
@@ -290,6 +290,46 @@ static void test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed(void)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "G1 S0.3>0 D0.1 D0.2 D0.3");
   CHECK_EQUAL(facts_of(recorder).lost, 1);
+  end(recorder);
+  part();
+}
+
+static void test_lives_come_in_turn_in_whichever_slots_they_are(void)
+{
+  static const char lives[][2] = {"a", "b", "b", "a", "a", "b", "b", "a"};
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  for (int i = 0; i < 8; i += 2) {
+    busq_peer *one = join(lives[i]), *other = join(lives[i + 1]);
+    said(one, "a b", "x");
+    CHECK_TEXT(heard(one), "x");
+    CHECK_TEXT(heard(other), "x");
+    leave(one);
+    leave(other);
+  }
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "J S0.1>0>1 T0.1 T0.1 D0.1 Q J D1.1 Q J S0.2>0>1 T0.2 T0.2 D0.2 Q J D1.2 Q");
+  CHECK_TEXT(told(recorder, 1), "J D0.1 Q J S1.1>1>0 T1.1 T1.1 D1.1 Q J D0.2 Q J S1.2>1>0 T1.2 T1.2 D1.2 Q");
+  end(recorder);
+  part();
+}
+
+static void test_a_recorder_that_goes_on_knows_whose_events_were_left(void)
+{
+  meet(4, 8, 4096);
+  busq_recorder *recorder = begin(256);
+  busq_peer *a = join("a");
+  said(a, "a", "1");
+  settle(recorder);
+  busq_recorder_free(recorder); /* killed */
+  said(a, "a", "2");
+  leave(a);
+  busq_peer *b = join("b");
+  said(b, "b", "3");
+  recorder = begin(0);
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 0), "G3 S0.1>0 Q");
+  CHECK_TEXT(told(recorder, 1), "J S1.1>1");
   end(recorder);
   part();
 }
@@ -763,6 +803,8 @@ int main(int argc, char **argv)
   CHECK_RUN(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped);
   CHECK_RUN(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count);
   CHECK_RUN(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed);
+  CHECK_RUN(test_lives_come_in_turn_in_whichever_slots_they_are);
+  CHECK_RUN(test_a_recorder_that_goes_on_knows_whose_events_were_left);
   CHECK_RUN(test_a_bus_has_one_recorder_at_a_time);
   CHECK_RUN(test_a_peer_that_comes_back_goes_on_with_its_numbers);
   CHECK_RUN(test_what_a_dead_writer_has_not_written_is_a_gap);
