@@ -31,7 +31,18 @@ __all__ = ["UNREADABLE", "BadLog", "audit", "audit_source", "audit_sources", "fi
 UNREADABLE = "unreadable"  # the finding about a run that could not be read at all
 
 # Memory per byte of a file, at most: while it is read, and while it is judged.
-_GROWTH = {"busq": 16, "epfl": 16, "shiviz": 8, "otlp": 8, "ndjson": 8, "csv": 12, "text": 12, "machines": 32}
+_GROWTH = {
+    "busq": 16,
+    "epfl": 16,
+    "shiviz": 8,
+    "otlp": 8,
+    "jaeger": 8,
+    "zipkin": 8,
+    "ndjson": 8,
+    "csv": 12,
+    "text": 12,
+    "machines": 32,
+}
 _MEMORY_SHARE = 0.5
 
 

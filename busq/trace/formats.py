@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from busq.trace import csv_log, epfl, machines, ndjson, otlp, parquet, parquet_head, shiviz, text_log
+from busq.trace import csv_log, epfl, jaeger, machines, ndjson, otlp, parquet, parquet_head, shiviz, text_log, zipkin
 from busq.trace.dataset import hive_keys
 from busq.trace.finding import Finding
 from busq.trace.gather import (
@@ -15,9 +16,9 @@ from busq.trace.gather import (
     gather_csv,
     gather_epfl,
     gather_ndjson,
-    gather_otlp,
     gather_parquet,
     gather_shiviz,
+    gather_spans,
     gather_text,
 )
 from busq.trace.run import Run, Source
@@ -67,7 +68,9 @@ TABLE = {
     "busq": Format(_is_parquet, gather_parquet, parquet.read, parquet_head.first_records, is_text=False),
     "text": Format(_is_text, gather_text, text_log.read, text_log.first_records),
     "epfl": Format(lambda path, head, options: epfl.is_log(head), gather_epfl, epfl.read),
-    "otlp": Format(lambda path, head, options: otlp.is_log(head), gather_otlp, otlp.read),
+    "otlp": Format(lambda path, head, options: otlp.is_log(head), partial(gather_spans, "otlp"), otlp.read),
+    "jaeger": Format(lambda path, head, options: jaeger.is_log(head), partial(gather_spans, "jaeger"), jaeger.read),
+    "zipkin": Format(lambda path, head, options: zipkin.is_log(head), partial(gather_spans, "zipkin"), zipkin.read),
     "ndjson": Format(_is_ndjson, gather_ndjson, ndjson.read, ndjson.first_records),
     "csv": Format(_is_csv, gather_csv, csv_log.read, csv_log.first_records),
     "shiviz": Format(_is_shiviz, gather_shiviz, shiviz.read),

@@ -22,7 +22,6 @@ __all__ = [
     "gather_csv",
     "gather_epfl",
     "gather_ndjson",
-    "gather_otlp",
     "gather_parquet",
     "gather_shiviz",
     "gather_text",
@@ -139,7 +138,9 @@ def gather_shiviz(files: Sequence[File], options: dict[str, str], findings: list
     return _gather_text("shiviz", files, options, [shiviz.traces_in(file.path, options) for file in files])
 
 
-def gather_otlp(files: Sequence[File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+def gather_spans(
+    format_name: str, files: Sequence[File], options: dict[str, str], findings: list[Finding]
+) -> list[Source]:
     """Make a run of all files below a folder: a message may be sent in one of them and got in another."""
     folders: dict[str, list[File]] = {}
     for file in files:
@@ -151,7 +152,7 @@ def gather_otlp(files: Sequence[File], options: dict[str, str], findings: list[F
         if len(members) > 1:
             text = f"{folder or '.'}: the spans of all {len(members)} files are taken for one run"
             its.append(Finding("one-run", text, len(members), folder, is_error=False))
-        source = _source(name, "otlp", [file.path for file in members], options)
+        source = _source(name, format_name, [file.path for file in members], options)
         sources.append(replace(source, findings=its))
     return sources
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spans of OpenTelemetry: OTLP in JSON, an export request on each line, as SDKs and the collector write it to files.
 
+`busq.trace.jaeger` and `busq.trace.zipkin` read spans, too, and `read_with` makes events of them in the same way.
+
 A message is called by its creation context: the span that its producer put into it.
 
 ==========================  =======================================================================================
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -35,11 +37,12 @@ from busq._util.humanize import amount
 from busq.trace.builder import PHANTOM, UNKNOWN_SENDER, Log, by_nature
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.otlp_spans import CONSUMER, PRODUCER, Context, Span, Spans, parse
+from busq.trace.otlp_spans import parse
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind, message_of
+from busq.trace.spans import CONSUMER, PRODUCER, Context, Span, Spans
 
-__all__ = ["is_log", "read"]
+__all__ = ["is_log", "read", "read_with"]
 
 _BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"resource(Spans|Logs|Metrics)"\s*:')
 _SPANS = re.compile(rb'^\s*\{\s*"resourceSpans"\s*:', re.MULTILINE)
@@ -59,6 +62,11 @@ def is_log(head: bytes) -> bool:
 
 def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     """Read one run; TraceError if it has no message, OSError.  Cost: about 50 us, and 3 kB of memory, per span."""
+    return read_with(source, columns, parse)
+
+
+def read_with(source: Source, columns: Sequence[str] | None, parse: Callable[[str, Spans], None]) -> Run:
+    """Read one run as `read` does, of whatever format: `parse(path, spans)` adds the spans of a file."""
     parsed = Spans(findings=list(source.findings))
     for path in source.paths:
         parse(path, parsed)

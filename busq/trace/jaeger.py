@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spans as Jaeger gives them: the JSON of its API and of its page, and the documents that it keeps in Elasticsearch.
+
+Tags are attributes, and those of a process are of its resource; `span.kind` is the kind.  Of the references, CHILD_OF
+within the trace names the parent, and FOLLOWS_FROM is a link.  `busq.trace.otlp` makes events of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from busq.trace.otlp import read_with
+from busq.trace.run import Run, Source
+from busq.trace.spans import BadSpan, Span, Spans, context_of, dicts, identity, parse, shown, span_of, time_of
+from busq.trace.text import BadLines
+
+__all__ = ["is_log", "read"]
+
+_NAMED = re.compile(rb'"(traceID|spanID|operationName)"\s*:')
+_MICROSECOND = 1000
+
+
+def is_log(head: bytes) -> bool:
+    """Return whether a text may be such a file, from how it begins.
+
+    >>> is_log(b'{"data":[{"traceID":"1","spans":[{"spanID":"2","operationName":"x"'), is_log(b'{"data":[]}')
+    (True, False)
+    """
+    return head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] in (b"{", b"[") and len(set(_NAMED.findall(head))) == 3
+
+
+def read(source: Source, columns: Sequence[str] | None = None) -> Run:
+    """Read one run; TraceError if it has no message, OSError.  Cost: as that of `busq.trace.otlp`."""
+    return read_with(source, columns, _parse)
+
+
+def _parse(path: str, parsed: Spans) -> None:
+    parse(path, parsed, "traces of Jaeger, with spans and processes", _spans_in)
+
+
+def _spans_in(document: Any, path: str, line: int, bad: BadLines) -> Iterator[Span]:
+    """Give the spans of a document: an answer of the API, a trace, a span, or a list of such."""
+    if isinstance(document, list):
+        for each in document:
+            yield from _spans_in(each, path, line, bad)
+        return
+    if not isinstance(document, dict) or not document.keys() & {"data", "spans", "spanID"}:
+        bad.add(line, json.dumps(document))
+        return
+    try:
+        for trace in dicts(document.get("data")):
+            yield from _spans_in(trace, path, line, bad)
+        processes = document.get("processes") or {}
+        for raw in [document] if "spanID" in document else dicts(document.get("spans")):
+            try:
+                span = _span(raw, processes, path, line)
+            except BadSpan as error:
+                bad.add(line, json.dumps(raw), str(error))
+                continue
+            yield span
+    except BadSpan as error:
+        bad.add(line, json.dumps(document), str(error))
+
+
+def _span(raw: Mapping[str, Any], processes: Any, path: str, line: int) -> Span:
+    process = raw.get("process") or (processes.get(raw.get("processID")) if isinstance(processes, dict) else None)
+    if not isinstance(process, dict):
+        raise BadSpan(f"processID {shown(raw.get('processID'))}: expected one of the processes of its trace")
+    tags = _texts(raw.get("tags"))
+    begin = time_of(raw, "startTime", _MICROSECOND, "microseconds")
+    duration = raw.get("duration")
+    if not isinstance(duration, int) or duration < 0:
+        raise BadSpan(f"duration {shown(duration)}: expected microseconds")
+    parent, links = None, []
+    for reference in dicts(raw.get("references")):
+        context = context_of(reference.get("traceID"), reference.get("spanID"))
+        is_parent = reference.get("refType") == "CHILD_OF" and reference.get("traceID") == raw.get("traceID")
+        if is_parent and parent is None:
+            parent = context
+        else:
+            links.append(context)
+    service = {"service.name": str(process.get("serviceName") or "")}
+    return span_of(
+        context_of(raw.get("traceID"), raw.get("spanID")),
+        parent,
+        identity(_texts(process.get("tags")) | service),
+        tags.get("span.kind"),
+        (begin, begin + _MICROSECOND * duration),
+        links,
+        tags,
+        (path, line),
+        is_sampled=tags.get("sampler.type", "const") not in ("const", "remote") and tags.get("sampler.param") != "1",
+    )
+
+
+def _texts(raw: Any) -> dict[str, str]:
+    return {
+        str(tag.get("key")): str(tag["value"])
+        for tag in dicts(raw)
+        if tag.get("value") is not None and not isinstance(tag["value"], (dict, list))
+    }
