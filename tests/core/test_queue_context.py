@@ -202,3 +202,32 @@ def test_a_pool_of_pebble() -> None:
 
     with pebble.ProcessPool(2, context=busq.context("spawn")) as pool:
         assert sum(pool.map(square, range(20)).result()) == 2470
+
+
+@pytest.mark.parametrize(
+    ("package", "work"),
+    [
+        ("mpire", "with mpire.WorkerPool(2, start_method='fork') as pool: found = pool.map(abs, range(-20, 0))"),
+        ("pqdm", "found = pqdm.processes.pqdm(range(-20, 0), abs, n_jobs=2, disable=True)"),
+        (
+            "torch",
+            "context = package_queues.context('fork')\n"
+            "loader = torch.utils.data.DataLoader(\n"
+            "    range(-20, 0), batch_size=None, num_workers=2, multiprocessing_context=context)\n"
+            "found = [-int(number) for number in loader]",
+        ),
+    ],
+)
+def test_a_package_makes_its_queues_by_the_context(package: str, work: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"needs {package}")
+    modules = {"pqdm": "pqdm.processes", "torch": "torch.utils.data"}.get(package, package)
+    code = (
+        f"import multiprocessing, sys; sys.path.insert(0, {str(TESTS / 'core')!r}); import package_queues; "
+        f"multiprocessing.get_context = package_queues.context; import {modules}\n"
+        f"{work}\n"
+        "assert found == [*range(20, 0, -1)], found\n"
+        "assert package_queues.made, 'it made none of our queues'"
+    )
+    done = fresh_python(code)
+    assert done.returncode == 0, done.stderr

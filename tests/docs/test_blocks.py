@@ -8,12 +8,14 @@ of its own.  A block that takes too long, or needs what is not there, is marked 
 
     <!-- block: not run, because it takes four minutes -->
 
-Its commands are read all the same: each has to exist, with its options.
+Where all that it needs is a package, `because it needs torch`, it runs wherever that is installed.  Its commands are
+read all the same: each has to exist, with its options.
 """
 
 from __future__ import annotations
 
 import fnmatch
+import importlib.util
 import json
 import os
 import re
@@ -34,6 +36,7 @@ from busq.cli import commands
 PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if "generated" not in path.parts)]
 SHOWN = {"text", "toml", "yaml", "c", "json", "dockerfile"}  # what is there to be read, and not to be run
 MARK = re.compile(r"<!-- block: not run, (?P<reason>\S.*?) -->")
+PACKAGE = re.compile(r"because it needs (\w+)")
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\S*)\s*$")
 EXIT_CODE = re.compile(r"\s# exit code (\d+)$")
 PRINTED = re.compile(r"^\s*print\(.*\)  # (.*)$")
@@ -195,15 +198,20 @@ def session(tmp_path: Path, bus_directory: Path) -> Iterator[Session]:
         session.close()
 
 
+def is_to_run(block: Block) -> bool:
+    package = PACKAGE.fullmatch(block.excuse)
+    is_excused = block.excuse and not (package and importlib.util.find_spec(package[1]))
+    return block.language in ("python", "console") and not is_excused
+
+
 def has_blocks_to_run(page: Path) -> bool:
-    return any(block.language in ("python", "console") and not block.excuse for block in blocks(page))
+    return any(map(is_to_run, blocks(page)))
 
 
 @pytest.mark.parametrize("page", list(filter(has_blocks_to_run, PAGES)), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_in_order(page: Path, session: Session) -> None:
-    for block in blocks(page):
-        if block.language in ("python", "console") and not block.excuse:
-            session.run(block)
+    for block in filter(is_to_run, blocks(page)):
+        session.run(block)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
