@@ -140,6 +140,7 @@ def test_all_that_is_stuck_is_red(drawn: Any) -> None:
     picture = drawn(execution, violations=execution.judge(["lost"]))
     assert len(picture.named("message-")) == 2
     assert all(picture.is_red(name) for name in picture.named("message-") + picture.named("held-"))
+    assert any(text.endswith("(one of 2)") for text in picture.texts)
     stage = Stage("sync-naive", ["Alice", "Bob", "Carol"])
     for who, label, to in (("Alice", "m1", "Bob"), ("Bob", "m2", "Alice"), ("Alice", "never", "Carol")):
         stage.submit(who, label, to)

@@ -66,7 +66,8 @@ class _Scene:
         y = self._draw_legend(self._layout.height + 0.3)
         y = self._draw_names(y)
         for name, verdict in broken.items():
-            y = self._draw_sentence(f"{name}: {verdict.text}", y, RED)
+            more = f" (one of {verdict.count:,})" if name == "lost" and verdict.count > 1 else ""
+            y = self._draw_sentence(f"{name}: {verdict.text}{more}", y, RED)
         size = self._left + self._layout.end + EDGE, top + y + EDGE
         return Picture(tuple(self._parts), (-self._left, -top), size)
 
