@@ -294,9 +294,9 @@ def _growth_of_rivals(measured: Measured, value: str, _: Mapping[str, Any]) -> F
     powers = {rival: _powers(measured, value, rival, "processes", "bandwidth_kB_per_s").values() for rival in RIVALS}
     if not all(powers.values()):
         return {}
-    worst = {rival: max(some, key=abs) for rival, some in powers.items()}
+    worst = {rival: max(some) for rival, some in powers.items()}
     each = ", ".join(f"{rival}: n^{power:.2f}" for rival, power in worst.items())
-    return {"exponents": worst, "steepest": max(map(abs, worst.values())), "each": each}
+    return {"exponents": worst, "steepest": max(worst.values()), "each": each}
 
 
 # ---- Figures 5 and 6 ----
