@@ -82,7 +82,12 @@ int busq_destination_ask(busq_peer *peer, uint32_t slot)
   const bool is_self = slot == peer->slot && busq_load_acquire(&peer->self->life) == busq_life_word(incarnation, BUSQ_LIFE_LIVE | peer->life_flags);
   if (!is_self && !busq_grave_check(peer->bus, slot, incarnation))
     return busq_destination_gone(peer, slot);
-  return busq_destination_is_over(peer, slot) ? busq_destination_over(peer, slot) : busq_reserve_ring(peer->bus, slot);
+  if (busq_destination_is_over(peer, slot))
+    return busq_destination_over(peer, slot);
+  const int result = busq_reserve_ring(peer->bus, slot);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    peer->sender.known[slot].glanced_ns = 0; /* or the next try, soon after, would not ask, and write where no memory is */
+  return result;
 }
 
 /* ---- room ---- */
