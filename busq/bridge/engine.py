@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from busq.bridge.errors import Ended, Gap
@@ -23,6 +26,7 @@ _STALLED_S = 2.0  # what was stored comes sooner, or its consumer is gone
 _CALL_S = 2.0  # a call that has no answer so far is repeated, which is harmless
 _POLL_S = 0.01
 _ELECTION_S = 30.0
+_CREDENTIALS = "BEGIN NATS USER JWT", "BEGIN USER NKEY SEED"  # what stands in a file of them
 _WRONG_LAST = {10071, 10164}  # the subject's last message is another than was expected
 _NO_ROOM = {10077, 10047, 10023}
 
@@ -72,17 +76,15 @@ async def connect(server: Server, heard: Callable[[Exception], Awaitable[None]])
     import nats  # the extra `bridge`; here, since `busq bridge --help` needs none
     import nats.errors
 
-    options: dict[str, Any] = {}
-    if server.creds:
-        options["user_credentials"] = server.creds
-    if server.tls_ca:
-        import ssl
-
-        options["tls"] = ssl.create_default_context(cafile=server.tls_ca)
-
+    options = _options(server)
     try:
         connection = await nats.connect(
-            list(server.urls), allow_reconnect=False, connect_timeout=_CALL_S, max_reconnect_attempts=1, **options
+            list(server.urls),
+            allow_reconnect=False,
+            connect_timeout=_CALL_S,
+            max_reconnect_attempts=1,
+            error_cb=_pass_by,
+            **options,
         )
         await connection.close()
         return await nats.connect(
@@ -100,6 +102,31 @@ async def connect(server: Server, heard: Callable[[Exception], Awaitable[None]])
             f"no server answers at {', '.join(server.urls)} ({error or type(error).__name__}): expected a nats-server "
             "with JetStream there"
         ) from None
+
+
+async def _pass_by(error: Exception) -> None:
+    """Write down nothing: what the first attempt ends with is raised."""
+
+
+def _options(server: Server) -> dict[str, Any]:
+    """Return what the client needs of the files that are given; Ended, with the name of one that can't be used."""
+    options: dict[str, Any] = {}
+    if server.creds:
+        if importlib.util.find_spec("nkeys") is None:
+            raise Ended("credentials need nkeys: pip install 'busq[bridge]'")
+        try:
+            text = Path(server.creds).read_text(errors="replace")
+        except OSError as error:
+            raise Ended(f"{server.creds}: {error.strerror}") from None
+        if not all(part in text for part in _CREDENTIALS):
+            raise Ended(f"{server.creds}: expected the credentials of a user, as nsc makes them")
+        options["user_credentials"] = server.creds
+    if server.tls_ca:
+        try:
+            options["tls"] = ssl.create_default_context(cafile=server.tls_ca)
+        except OSError as error:  # those of ssl are such ones as well
+            raise Ended(f"{server.tls_ca}: expected certificates in PEM ({error.strerror or error})") from None
+    return options
 
 
 def stream_of(domain: str) -> str:
