@@ -32,10 +32,11 @@ from busq._port.event_loops import queues_here, sleep
 from busq._port.readiness import OrderedReadiness, Readiness, ReplyReadiness
 from busq._port.wait_queues import WaitQueues
 from busq.bus import Bus
-from busq.errors import Empty, Full
+from busq.errors import Empty, Full, UnknownPeer
 from busq.peer import Buffer, Codec, Message, Payload
 
 if TYPE_CHECKING:
+    from busq._port.wide_aio import AioClient
     from busq.groups import View
     from busq.nodes import Handle, Node
 
@@ -77,6 +78,7 @@ class Peer:
         self._queues = queues
         self._own_bus = own_bus
         self._reply_queues: WaitQueues | None = None  # where tasks wait for replies, once one has asked
+        self._wide: AioClient | None = None  # what was sent to groups of several machines, once something was
 
     @property
     def name(self) -> str:
@@ -267,6 +269,35 @@ class Peer:
         seen: View = self._peer.view(group)
         return seen
 
+    # ---- groups of several machines ----
+
+    async def sync(self, group: str, *, timeout: float | None = None) -> None:
+        """Wait until all that was stored for a group of several machines is delivered here, as `busq.Peer.sync`.
+
+        >>> import asyncio, busq
+        >>> async def main(bus):
+        ...     async with busq.aio.join(bus, "alice") as alice:
+        ...         try:
+        ...             await alice.sync("@prices", timeout=10)
+        ...         except busq.UnknownPeer:
+        ...             return "no bridge carries it over several machines"
+        >>> with busq.Bus.create("doc-aio-sync") as bus:
+        ...     asyncio.run(main(bus))
+        'no bridge carries it over several machines'
+        >>> busq.Bus.unlink("doc-aio-sync")
+        """
+        from busq._port import wide, wide_words  # here, since most programs have one machine
+
+        self._queues.check()
+        await self._wide_client().send(wide.marker_of(self._peer, group), Deadline(timeout), wide_words.SYNC)
+
+    def _wide_client(self) -> AioClient:
+        if self._wide is None:
+            from busq._port.wide_aio import AioClient
+
+            self._wide = AioClient(self, self._peer, self._queues.spin_s)
+        return self._wide
+
     async def _send_draft(self, draft: Any, to: Any, size: int | None, timeout: float | None) -> None:
         self._queues.check()
         key, to = _receivers_of(to)
@@ -371,6 +402,8 @@ class Peer:
         """
         if self._reply_queues is not None:
             self._reply_queues.close()
+        if self._wide is not None:
+            self._wide.close()
         self._queues.close()
         self._peer.close()
         if self._own_bus is not None:
@@ -530,7 +563,16 @@ class _Bus1Peer(core.AsyncPort, Peer):
         key, to = _receivers_of(to)
         handles = handles if handles == () else arguments.carried(handles)
         send = functools.partial(core.send_once, self._peer, to, data, handles, note)
-        await self._queues.send_in_turn(key, send, deadline)
+        try:
+            await self._queues.send_in_turn(key, send, deadline)
+            return
+        except UnknownPeer:
+            from busq._port import wide  # here, since most programs have one machine
+
+            bundle = None if isinstance(to, core.Handle) else wide.bundle_of(self._peer, to, data, handles)
+            if bundle is None:
+                raise
+        await self._wide_client().send(bundle, deadline)
 
     async def _send_object(self, to: Any, obj: Any, _: Any, deadline: Deadline, note: core.Note) -> None:
         encoded = core.encode(self._peer, obj)  # once, however often it is tried
@@ -627,6 +669,9 @@ class _OrderedPeer(_Bus1Peer):
                 raise
             return False
         return True
+
+    async def sync(self, group: str, *, timeout: float | None = None) -> None:
+        self._peer.sync(group, timeout=timeout)  # raises
 
     async def _send_object(self, to: Any, obj: Any, _: Any, deadline: Deadline, note: Any) -> None:
         self._peer.send_object(to, obj)  # raises

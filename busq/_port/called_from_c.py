@@ -75,9 +75,9 @@ def read_event(port: Any, name: str, kind: int, group_number: int, payload: byte
 
 def send_wide(port: Any, to: Any, data: Any, handles: Any, timeout: float | None) -> Any:
     """Send to a group that the core does not know; NotImplemented where no other machine does either."""
-    from busq._port import wide  # here, since most programs have one machine
+    from busq._port import wide, wide_progress  # here, since most programs have one machine
 
-    progress = wide.Progress()
+    progress = wide_progress.Progress()
     try:
         return wide.send(port, to, data, handles, timeout, progress)
     except BaseException as error:
@@ -87,9 +87,9 @@ def send_wide(port: Any, to: Any, data: Any, handles: Any, timeout: float | None
 
 def send_many_wide(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns: int) -> Any:
     """Send the rest of many, the first of which goes to such a group; return how many were sent in all."""
-    from busq._port import wide
+    from busq._port import wide, wide_progress
 
-    progress = wide.Progress(before, is_of_many=True)
+    progress = wide_progress.Progress(before, is_of_many=True)
     try:
         return wide.send_many(port, failed, rest, before, end_ns, progress)
     except BaseException as error:

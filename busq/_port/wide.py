@@ -14,13 +14,14 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from busq import errors
 from busq._native import _core as core
 from busq._port.deadline import Deadline
 from busq._port.peeked import peeked
+from busq._port.wide_progress import Asked, Progress, n_messages_of
 from busq._port.wide_words import (
     DATA_BYTES_MAX,
     MESSAGE,
@@ -41,7 +42,7 @@ from busq._port.wide_words import (
 UNDER_WAY_MAX = 256  # requests of one call; a bus with a bridge has queues of twice as many
 _MESSAGES_UNDER_WAY_MAX = 4096  # more wait until these were re-sent
 _PARTS_MAX = 8  # of a request; more are joined first, which takes less time
-_GIVE_UP_S = 1.0  # how long a call waits, when its time is over, to learn what became of its messages
+GIVE_UP_S = 1.0  # how long a call waits, when its time is over, to learn what became of its messages
 
 
 def domain_of(port: Any, group: str) -> str | None:
@@ -88,13 +89,19 @@ def client_of(port: Any) -> Client:
 
 def send(port: Any, to: Any, data: Any, handles: Any, timeout: float | None, progress: Progress) -> Any:
     """Do what `Peer.send` does; NotImplemented where no wide group is meant."""
-    group = wide_group(port, to)
-    if group is None:
+    bundle = bundle_of(port, to, data, handles)
+    if bundle is None:
         return NotImplemented
-    if handles is not None and len(tuple(handles)):
-        raise ValueError(f"'@{group}' is a group of several machines: handles mean nothing on others")
-    client_of(port).send([Bundle.of(group, data)], Deadline(timeout), progress)
+    client_of(port).send([bundle], Deadline(timeout), progress)
     return None
+
+
+def bundle_of(port: Any, to: Any, data: Any, handles: Any) -> Bundle | None:
+    """Return what is to be sent to a wide group; None where no such group is meant."""
+    group = wide_group(port, to)
+    if group is not None and handles is not None and len(tuple(handles)):
+        raise ValueError(f"'@{group}' is a group of several machines: handles mean nothing on others")
+    return None if group is None else Bundle.of(group, data)
 
 
 def send_many(port: Any, failed: tuple[Any, Any], rest: Any, before: int, end_ns: int, progress: Progress) -> Any:
@@ -211,17 +218,21 @@ def _group_of(port: Any, to: Any, known: dict[str, str | None]) -> str | None:
 
 def sync(port: Any, group: Any, timeout: float | None) -> None:
     """Do what `Peer.sync` does."""
-    if not isinstance(group, str) or not group.startswith("@"):
-        raise ValueError(f'{group!r} can\'t be waited for: expected "@" and the name of a group of several machines')
-    client = client_of(port)
-    if client.domain(group[1:]) is None:
-        raise errors.UnknownPeer(f"{group!r} is no group of several machines on this bus: no bridge has made it one")
-    progress = Progress()
+    bundle, progress = marker_of(port, group), Progress()
     try:
-        client.send([Bundle.of(group[1:], b"")], Deadline(timeout), progress, SYNC)
+        client_of(port).send([bundle], Deadline(timeout), progress, SYNC)
     except BaseException as error:
         progress.report(error)
         raise
+
+
+def marker_of(port: Any, group: Any) -> Bundle:
+    """Return what waits for all that was stored for a group."""
+    if not isinstance(group, str) or not group.startswith("@"):
+        raise ValueError(f'{group!r} can\'t be waited for: expected "@" and the name of a group of several machines')
+    if client_of(port).domain(group[1:]) is None:
+        raise errors.UnknownPeer(f"{group!r} is no group of several machines on this bus: no bridge has made it one")
+    return Bundle.of(group[1:], b"")
 
 
 def _parts(data: Any) -> Iterable[Any]:
@@ -239,71 +250,6 @@ def _checked_size(data: Any) -> int:
 def _check_size(size: int) -> None:
     if size > DATA_BYTES_MAX:
         raise ValueError(f"{size} bytes to a group of several machines: at most {DATA_BYTES_MAX} go with one message")
-
-
-class Asked(NamedTuple):
-    """A request that is under way."""
-
-    inbox: str
-    n_messages: int
-
-
-class Progress:
-    """How far one call has come, for the exception that ends it, wherever that strikes.
-
-    All of it changes in one step: how many messages were sent before, how many of those in hand were asked for, and
-    their requests that were not re-sent so far, in order.
-    """
-
-    __slots__ = ("_is_of_many", "_state", "is_stored")
-
-    def __init__(self, before: int = 0, *, is_of_many: bool = False) -> None:
-        self._state: tuple[int, int, dict[int, Asked]] = before, 0, {}
-        self._is_of_many = is_of_many
-        self.is_stored = False  # the only one, which is open otherwise
-
-    @property
-    def sent(self) -> int:
-        """How many are known to be sent, the first ones."""
-        before, n_asked, under_way = self._state
-        return before + n_asked - _n_messages(under_way)
-
-    def add(self, n_sent: int) -> None:
-        """Note more that were sent."""
-        self._state = self.sent + n_sent, 0, {}
-
-    def ask(self, under_way: dict[int, Asked]) -> None:
-        """Note that these may be asked for from here on."""
-        self._state = self.sent, _n_messages(under_way), under_way
-
-    def not_asked(self, n_requests: int) -> None:
-        """Note that all but the first ones were not."""
-        before, _, under_way = self._state
-        asked = dict(itertools.islice(under_way.items(), n_requests))
-        self._state = before, _n_messages(asked), asked
-
-    def never(self, numbers: Collection[int]) -> None:
-        """Note that these requests were asked for, and are never sent."""
-        before, n_asked, under_way = self._state
-        left = {number: asked for number, asked in under_way.items() if number not in numbers}
-        self._state = before, n_asked - _n_messages(under_way) + _n_messages(left), left
-
-    def part(self, n_sent: int) -> None:
-        """Note that so many messages of the first request were sent."""
-        before, n_asked, under_way = self._state
-        self._state = before + n_sent, n_asked, under_way
-
-    def report(self, error: BaseException) -> None:
-        """Give an exception that ends the call the number that were sent; None of one alone that is open."""
-        if self._is_of_many:
-            sent: int | None = self.sent
-        else:
-            sent = 1 if self.is_stored else None if self._state[2] else self.sent
-        error.sent = sent  # type: ignore[attr-defined]
-
-
-def _n_messages(under_way: dict[int, Asked]) -> int:
-    return sum(asked.n_messages for asked in under_way.values())
 
 
 class Client:
@@ -368,7 +314,7 @@ class Client:
 
     def _send(self, bundles: list[Bundle], deadline: Deadline, progress: Progress, what: int) -> None:
         self._take({}, Deadline(0))  # what earlier calls have left
-        under_way, requests = self._requests(bundles, what)
+        under_way, requests = self.requests(bundles, what)
         progress.ask(under_way)
         try:
             self._port.send_many(requests, timeout=deadline.left_s())
@@ -378,14 +324,14 @@ class Client:
                 raise
             progress.not_asked(n_asked)
             if isinstance(error, errors.BusqError):
-                raise self._no_bridge(error, bundles[n_asked].group) from None
+                raise self.no_bridge(error, bundles[n_asked].group) from None
             raise
         self._wait(under_way, deadline, progress)
         core.follow(self._port, self._replies)
 
-    def _requests(self, bundles: list[Bundle], what: int) -> tuple[dict[int, Asked], list[Any]]:
+    def requests(self, bundles: list[Bundle], what: int) -> tuple[dict[int, Asked], list[Any]]:
         """Make them; return their numbers, each with what is under way, and what is to be sent."""
-        replies = self._reply_peer()
+        replies = self.replies
         living = {one["name"] for one in _raw_bus(self._port).peers() if one["alive"]}
         under_way, requests = {}, []
         for bundle in bundles:
@@ -400,13 +346,16 @@ class Client:
             requests.append((inbox, bundle.request(what, self._number, replies.name)))
         return under_way, requests
 
-    def _no_bridge(self, error: errors.BusqError, group: str) -> errors.BusqError:
+    def no_bridge(self, error: errors.BusqError, group: str) -> errors.BusqError:
+        """Return the error of a request that could not be sent to the bridge of a group."""
         if not isinstance(error, errors.UnknownPeer | errors.PeerDead):
             return error
         self._domains.pop(group, None)
         return errors.PeerDead(f"'@{group}': its bridge has gone; expected one: busq bridge run ... --group {group}")
 
-    def _reply_peer(self) -> Any:
+    @property
+    def replies(self) -> Any:
+        """The peer that gets what bridges re-send, and what they answer."""
         if self._replies is None:
             bus = self._port.bus
             still_open = type(bus)._of(_raw_bus(self._port), bus.name, bus._directory)  # the peer outlives its Bus
@@ -425,7 +374,7 @@ class Client:
             if deadline.left_ns() == 0 and under_way:
                 fates = self._give_up(under_way)
                 if under_way:  # otherwise the last ones came meanwhile
-                    raise _unreachable(under_way, fates, progress)
+                    raise unreachable(under_way, fates, progress)
 
     def _take(self, under_way: dict[int, Asked], deadline: Deadline) -> list[Answer]:
         """Take replies, waiting for one until the deadline; return the answers to what is under way."""
@@ -447,7 +396,7 @@ class Client:
     def _give_up(self, under_way: dict[int, Asked]) -> dict[int, Answer]:
         """Withdraw requests, the last one first, and return what became of each that was not re-sent meanwhile."""
         fates: dict[int, Answer] = {}
-        deadline = Deadline(_GIVE_UP_S)
+        deadline = Deadline(GIVE_UP_S)
         try:
             for number in reversed(list(under_way)):
                 head = request_head(WITHDRAW, number, "", self._replies.name)
@@ -469,14 +418,14 @@ def _n_asked(error: BaseException) -> int | None:
     return getattr(error, "sent", None) if is_ours else None
 
 
-def _unreachable(under_way: dict[int, Asked], fates: dict[int, Answer], progress: Progress) -> errors.BusqError:
+def unreachable(under_way: dict[int, Asked], fates: dict[int, Answer], progress: Progress) -> errors.BusqError:
     """Make the error of what was not re-sent in time."""
 
     def those(*what: int) -> dict[int, Asked]:
         return {number: asked for number, asked in under_way.items() if number in fates and fates[number].what in what}
 
     withdrawn, stored = those(WITHDRAWN, REFUSED), those(STORED)
-    n_left, n_withdrawn, n_stored = map(_n_messages, (under_way, withdrawn, stored))
+    n_left, n_withdrawn, n_stored = map(n_messages_of, (under_way, withdrawn, stored))
     why = next((fate.text for fate in fates.values() if fate.text), "the bridge has not re-sent it, or has no answer")
     first = fates.get(next(iter(under_way)))
     if first is not None and first.n_resent:

@@ -279,13 +279,30 @@ PySendResult attempt_go_on(Awaiting *self, PyObject **resultp)
   return try_now(self, resultp);
 }
 
+/* Has what was sent to other machines counted itself?  It may be open whether it was sent (busq/_port/wide_aio.py). */
+static int has_counted(Awaiting *self)
+{
+  PyObject *type, *error, *trace;
+  if (self->kind != AWAIT_SEND)
+    return 0;
+  PyErr_Fetch(&type, &error, &trace);
+  PyErr_NormalizeException(&type, &error, &trace);
+  PyObject *sent = error && PyObject_HasAttrString(error, "sent") ? PyObject_GetAttrString(error, "sent") : NULL;
+  PyObject *unreachable = PyObject_GetAttrString(awaiting_owner(self)->state->errors, "Unreachable");
+  const int result = sent == Py_None || (sent && unreachable && PyErr_GivenExceptionMatches(error, unreachable));
+  Py_XDECREF(unreachable);
+  Py_XDECREF(sent);
+  PyErr_Restore(type, error, trace);
+  return result;
+}
+
 PySendResult attempt_end(Awaiting *self, PySendResult status)
 {
   self->state = STATE_OVER;
   Py_CLEAR(self->inner);
   if (status != PYGEN_ERROR)
     return status;
-  if (self->kind <= AWAIT_ASK)
+  if (self->kind <= AWAIT_ASK && !has_counted(self))
     error_set_sent(self->n_sent + note_read(awaiting_owner(self), self->note));
   if (self->kind == AWAIT_NEXT && PyErr_ExceptionMatches(awaiting_owner(self)->state->shut_down_error)) {
     PyErr_Clear();

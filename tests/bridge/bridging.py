@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -36,6 +37,13 @@ def wait_until(what: str, is_so: Callable[[], Any], process: subprocess.Popen[An
         assert process is None or process.poll() is None, f"{what}: the process ended with {process.returncode}"
         time.sleep(0.01)
     raise AssertionError(f"{what}: not so after {WAIT_S:g} s")
+
+
+def stop(pid: int) -> None:
+    """Stop a process, and return when its last thread stands still: a quick publication would come through before."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = Path(f"/proc/{pid}/task")
+    wait_until("it stands still", lambda: all(") T " in (thread / "stat").read_text() for thread in threads.iterdir()))
 
 
 class Machine:

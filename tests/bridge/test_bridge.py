@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from bridging import WAIT_S, Machine, data_of, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
+from bridging import WAIT_S, Machine, data_of, machine, run_busq, server, stop, wait_until  # noqa: F401  (fixtures)
 from conftest import Child
 
 import busq
@@ -117,13 +115,6 @@ def test_without_a_bridge_a_send_ends_at_once(machine: Make) -> None:  # noqa: F
         assert failed.value.sent == 0
         here.begin()
         alice.send("@prices", b"", timeout=WAIT_S)
-
-
-def stop(pid: int) -> None:
-    """Stop a process, and return when its last thread stands still: a quick publication would come through before."""
-    os.kill(pid, signal.SIGSTOP)
-    threads = Path(f"/proc/{pid}/task")
-    wait_until("it stands still", lambda: all(") T " in (thread / "stat").read_text() for thread in threads.iterdir()))
 
 
 def test_what_is_not_published_before_the_timeout_is_withdrawn(machine: Make) -> None:  # noqa: F811
