@@ -2,11 +2,12 @@
 """What is left to do for queues (busq/queues.py) where a process ends: it waits for what found no room, then leaves.
 
 A process that ends in good order waits until all that it has put is in the queues (`cancel_join_thread` spares it
-that), reports what it has got, and leaves.
+that), reports what it has got, removes the queues that no other process can have, and leaves.
 """
 
 from __future__ import annotations
 
+import threading
 import weakref
 from multiprocessing import parent_process, util
 from typing import Any
@@ -50,5 +51,8 @@ def _exit() -> None:
     for local in mine:
         if local.held is not None:
             local.held.ack_all(local)
+        # A bus of the application's own outlives the process.  A thread that is not waited for may still be in `get`.
+        if local.is_private and not local.home.is_default and threading.active_count() == 1:
+            local.remove()
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
         core.leave_all()

@@ -237,6 +237,12 @@ class Local:
         while self._full_readers:
             self._full_readers.pop().close()
 
+    def remove(self) -> None:
+        """Leave, and have the queue go: no other process can have it."""
+        self.close_reader()
+        with contextlib.suppress(errors.BusqError, OSError):  # which may want for a descriptor
+            self.home.bus.remove(self.name)
+
     def count(self) -> tuple[int, int]:
         """Return how many are there to be got, and how many are not done with, in shared memory."""
         return self._look(self.home.raw.count)
@@ -283,8 +289,8 @@ def let_go(local: Local) -> None:
         local.held.ack_all(local)
     if local.tasks is not None:
         local.tasks.close()
-    local.close_reader()
     if local.is_private:
         local.overflow.is_cancelled = True
-        with contextlib.suppress(errors.BusqError):
-            local.home.bus.remove(local.name)
+        local.remove()
+    else:
+        local.close_reader()
