@@ -3,27 +3,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 
-from busq._port.arguments import wrong_type
+from busq._native._core import timeout_ns
 
-
-def timeout_ns(timeout: float | None) -> int:
-    """Turn seconds into the core's nanoseconds; None is for ever."""
-    if timeout is None:
-        return -1
-    try:
-        if isinstance(timeout, str | bytes | bytearray):  # which float would read
-            raise TypeError
-        seconds = float(timeout)
-    except OverflowError:
-        return -1  # longer than a float can hold is for ever
-    except TypeError:
-        raise wrong_type("timeout", timeout, "None (for ever) or seconds, 0 or more") from None
-    if math.isnan(seconds) or seconds < 0:
-        raise ValueError(f"timeout {timeout!r}: expected None (for ever) or seconds, 0 or more")
-    return int(min(seconds, 1e9) * 1e9)
+__all__ = ["ASKING", "AT_ONCE", "NEVER", "Deadline", "timeout_ns"]
 
 
 class Deadline:

@@ -128,6 +128,14 @@ static PyObject *error_text(PyObject *module, PyObject *unused)
   return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
 }
 
+/* Seconds as an application gives them, for what Python waits for itself. */
+static PyObject *timeout_ns(PyObject *module, PyObject *timeout)
+{
+  int64_t read_ns;
+  (void)module;
+  return timeout_read(timeout, &read_ns) ? PyLong_FromLongLong(read_ns) : NULL;
+}
+
 PyMethodDef bus_functions[] = {{"create", VARARGS(create), NULL},
                                {"open", VARARGS(open_bus), NULL},
                                {"unlink", VARARGS(unlink_bus), NULL},
@@ -135,6 +143,7 @@ PyMethodDef bus_functions[] = {{"create", VARARGS(create), NULL},
                                {"leave_all", NOARGS(leave_all), NULL},
                                {"check", ONE_ARG(check), NULL},
                                {"error_text", NOARGS(error_text), NULL},
+                               {"timeout_ns", ONE_ARG(timeout_ns), NULL},
                                {NULL, NULL, 0, NULL}};
 
 /* ---- facts ---- */

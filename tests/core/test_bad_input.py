@@ -717,6 +717,7 @@ try: queue.put(large)
 except busq.NoSpace: print("no space for what never fits")
 bus = busq.Bus.create("late", arena=1 << 30, reserve=False)
 alice, bob = bus.join("alice"), bus.join("bob")
+alice.send("bob", b"first"), bob.recv(timeout=0)  # so bob's queue has memory
 with open(directory + "/fills", "wb", buffering=0) as file:
     try:
         while file.write(bytes(65536)): pass
