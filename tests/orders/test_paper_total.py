@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Garg's section 12.3, the bus1 wiki on message ordering, the blog post on sender-side delivery: every sentence.
 
-The docstring of a test is the sentence that it checks.
+The docstring of a test is the sentence that it checks.  What the post weighs is in test_design_considerations.py.
 """
 
 from __future__ import annotations
