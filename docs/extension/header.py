@@ -50,6 +50,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str, int]]:
 
 def items(text: str) -> list[Item]:
     """Return the declarations of a section, one after the other; bodies become members."""
+    text = re.sub(r"^#define (\w+) (\S+)", r"define \1;", text, flags=re.MULTILINE)
     top: list[Item] = []
     body: list[Item] | None = None
     waiting: list[str] = []
@@ -123,6 +124,8 @@ def _declared(item: Item, known: set[str]) -> list[str]:
             return []
         known.add(opaque)
         return [f".. c:struct:: {opaque}", "", *indented(_about(item)), ""]
+    if kind == "define":
+        return [f".. c:macro:: {name}", "", *indented(_about(item)), ""]
     if FUNCTION.match(item.code):
         return [f".. c:function:: {item.code}", "", *indented(_about(item)), ""]
     raise ValueError(f"a public header: {item.code!r} is neither an enum nor a struct nor a function")
