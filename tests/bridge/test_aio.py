@@ -96,7 +96,7 @@ def test_what_is_not_sent_in_time_or_whose_task_is_cancelled_is_withdrawn_or_ope
                         raise
 
                 sending = asyncio.create_task(send())
-                while not alice._wide._calls:  # type: ignore[attr-defined]
+                while not alice._wide._queues.receivers:  # type: ignore[attr-defined]  # it waits for the reply
                     await asyncio.sleep(0)
                 sending.cancel()
                 with pytest.raises(asyncio.CancelledError):
