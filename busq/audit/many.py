@@ -38,6 +38,7 @@ _GROWTH = {
     "otlp": 8,
     "jaeger": 8,
     "zipkin": 8,
+    "jepsen": 16,
     "ndjson": 8,
     "csv": 12,
     "text": 12,

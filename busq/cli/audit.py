@@ -117,9 +117,9 @@ def audit(paths: tuple[str, ...], **options: Any) -> int:
     """Judge the traces under PATHS: what was lost, doubled, or delivered out of order?
 
     A trace is a folder of `busq record`, logs of another system (tables in Parquet, CSV or NDJSON, ShiViz, spans of
-    OpenTelemetry, Jaeger and Zipkin, text by regular expressions, the EPFL course's), or a folder of many of them;
-    PATHS may be URIs, as s3://bucket/logs.  Without --order, and where the trace names none, it is expected that
-    nothing is lost, doubled or invented, and that FIFO and causal order hold.
+    OpenTelemetry, Jaeger and Zipkin, histories of Jepsen, text by regular expressions, the EPFL course's), or a folder
+    of many of them; PATHS may be URIs, as s3://bucket/logs.  Without --order, and where the trace names none, it is
+    expected that nothing is lost, doubled or invented, and that FIFO and causal order hold.
 
     CHECKS are names separated by commas: lost, duplicated, phantom, fifo, causal, consistent, total, synchronous,
     side, clock, views.  Exit code 1 means that something expected does not hold, 2 that the input cannot be used, or

@@ -8,13 +8,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from busq.trace import csv_log, epfl, jaeger, machines, ndjson, otlp, parquet, parquet_head, shiviz, text_log, zipkin
+from busq.trace import (
+    csv_log,
+    epfl,
+    jaeger,
+    jepsen,
+    machines,
+    ndjson,
+    otlp,
+    parquet,
+    parquet_head,
+    shiviz,
+    text_log,
+    zipkin,
+)
 from busq.trace.dataset import hive_keys
 from busq.trace.finding import Finding
 from busq.trace.gather import (
     File,
     gather_csv,
     gather_epfl,
+    gather_histories,
     gather_ndjson,
     gather_parquet,
     gather_shiviz,
@@ -71,6 +85,7 @@ TABLE = {
     "otlp": Format(lambda path, head, options: otlp.is_log(head), partial(gather_spans, "otlp"), otlp.read),
     "jaeger": Format(lambda path, head, options: jaeger.is_log(head), partial(gather_spans, "jaeger"), jaeger.read),
     "zipkin": Format(lambda path, head, options: zipkin.is_log(head), partial(gather_spans, "zipkin"), zipkin.read),
+    "jepsen": Format(lambda path, head, options: jepsen.is_log(head), gather_histories, jepsen.read),
     "ndjson": Format(_is_ndjson, gather_ndjson, ndjson.read, ndjson.first_records),
     "csv": Format(_is_csv, gather_csv, csv_log.read, csv_log.first_records),
     "shiviz": Format(_is_shiviz, gather_shiviz, shiviz.read),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
 
-from busq.trace import csv_log, epfl, ndjson, parquet_head, places, shiviz, text_log
+from busq.trace import csv_log, epfl, jepsen, ndjson, parquet_head, places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, Group, Part, Parts, Sample, dataset_of, grouped
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
@@ -21,6 +21,7 @@ __all__ = [
     "File",
     "gather_csv",
     "gather_epfl",
+    "gather_histories",
     "gather_ndjson",
     "gather_parquet",
     "gather_shiviz",
@@ -154,6 +155,17 @@ def gather_spans(
             its.append(Finding("one-run", text, len(members), folder, is_error=False))
         source = _source(name, format_name, [file.path for file in members], options)
         sources.append(replace(source, findings=its))
+    return sources
+
+
+def gather_histories(files: Sequence[File], options: dict[str, str], findings: list[Finding]) -> list[Source]:
+    """Make a run of each key of each history."""
+    its = {name: value for name, value in options.items() if name != RUNS_BY}
+    sources = []
+    for file in files:
+        keys = jepsen.runs_in(file.path) or [""]
+        names = {key: f"{stem(file.path)}/{key}" if key else stem(file.path) for key in keys}
+        sources += [_source(name, "jepsen", [file.path], its, key) for key, name in names.items()]
     return sources
 
 

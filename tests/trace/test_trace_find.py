@@ -29,6 +29,7 @@ TEXTS = {
         "zipkin",
         '[{"traceId":"1","id":"2","kind":"PRODUCER","timestamp":1,"localEndpoint":{"serviceName":"shop"}}]\n',
     ),
+    "x.edn": ("jepsen", "{:type :ok, :f :write, :value 1, :process 0}\n"),
     "x.ndjson": ("ndjson", '{"host": "a", "event": "deliver", "id": 1}\n'),
     "x.csv": ("csv", "host,event,id\na,deliver,1\n"),
     "x.txt": ("text", "a got 1\n"),

@@ -27,9 +27,9 @@ from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of
 from busq.trace.writer import file_name  # noqa: E402
 
 MODULES = (
-    "builder csv_log dataset epfl errors events explained expressions field_names finding foreign jaeger locate "
-    "mapping ndjson ordering otlp parquet parquet_head parsed_records reader recorded_files regular shiviz spans "
-    "tables text text_log values vector_clocks writer zipkin"
+    "builder csv_log dataset epfl errors events explained expressions field_names edn finding foreign jaeger "
+    "jepsen locate mapping ndjson ordering otlp parquet parquet_head parsed_records reader recorded_files regular "
+    "shiviz spans tables text text_log values vector_clocks writer zipkin"
 )
 
 
