@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import functools
 import importlib
@@ -75,15 +76,22 @@ class Output(io.FileIO):
 _OUTPUTS: dict[str, Output] = {}  # what stands under sys.stdout and sys.stderr
 
 
+def _has_all_letters(stream: Any) -> bool:
+    return codecs.lookup(getattr(stream, "encoding", None) or "utf-8").name.startswith("utf")
+
+
 def outlive_readers() -> None:
-    """Let the command go on where stdout or stderr cannot be written."""
+    """Let the command go on where stdin can't be read, or stdout or stderr not be written, or not with every letter."""
+    if sys.stdin is None:  # it was closed before we began
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # it was closed before we began
+        if stream is None:
             continue
         stream.flush()
         _OUTPUTS[name] = Output(stream.fileno(), "w", closefd=False)
-        options = {"encoding": stream.encoding, "errors": stream.errors, "line_buffering": stream.line_buffering}
+        errors = stream.errors if _has_all_letters(stream) else "backslashreplace"
+        options = {"encoding": stream.encoding, "errors": errors, "line_buffering": stream.line_buffering}
         buffer = io.BufferedWriter(_OUTPUTS[name])
         setattr(sys, name, io.TextIOWrapper(buffer, write_through=stream.write_through, **options))
 
@@ -292,7 +300,7 @@ def examples(*lines: str) -> str:
 
 def print_json(facts: Any) -> None:
     """Print one object, on a line."""
-    click.echo(json.dumps(facts, ensure_ascii=False))
+    click.echo(json.dumps(facts, ensure_ascii=not _has_all_letters(sys.stdout)))
 
 
 def finish(result: Any, as_json: bool, show: Callable[[Any], None]) -> int:

@@ -171,3 +171,23 @@ def test_what_cannot_be_printed_for_another_reason_is_told_and_the_files_are_wri
     assert "Traceback" not in done.stderr
     for file in files.split():
         assert (tmp_path / "unread" / file).exists()
+
+
+@pytest.mark.parametrize("command", ["ls", "info büs", "doctor", "ls --json"])
+def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(bus_directory: Path, command: str) -> None:
+    with busq.Bus.create("büs"):
+        environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+        done = subprocess.run(
+            [sys.executable, "-m", "busq", *command.split()], env=environment, capture_output=True, timeout=PATIENCE_S
+        )
+        busq.Bus.unlink("büs")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (b"b\\u00fcs" if "json" in command else b"b\\xfcs") in done.stdout
+
+
+def test_a_closed_stdin_is_an_empty_one(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann:
+        command = f"exec {sys.executable} -m busq send {bus.name} ann <&-"
+        done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=PATIENCE_S)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert ann.recv(timeout=0).data == b""
