@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,62 @@ import pytest
 
 pytest.importorskip("duckdb")
 
-from test_sql import RELAYED, printed, relayed
+import pyarrow as pa
+import pyarrow.parquet as pq
+from audit_oracle import random_run, rows_of, to_run
+from test_sql import CHECKS, RELAYED, counted, has_one_sender_each, printed, relayed
+
+from busq.audit.native import audit
+from busq.audit.sql import script
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_the_command_prints_what_spark_takes(spark: SparkSession, tmp_path: Path) -> None:
-    relayed(tmp_path)
-    *views, query = printed(tmp_path, "spark").rstrip().rstrip(";").split(";\n")
+def on_spark(spark: SparkSession, text: str) -> dict[str, int]:
+    *views, query = text.rstrip().rstrip(";").split(";\n")
     for view in views:
         spark.sql(view)
-    assert {row["name"]: row["faults"] for row in spark.sql(query).collect()} == RELAYED
+    return {row["name"]: row["faults"] for row in spark.sql(query).collect()}
+
+
+def test_the_command_prints_what_spark_takes(spark: SparkSession, tmp_path: Path) -> None:
+    relayed(tmp_path)
+    assert on_spark(spark, printed(tmp_path, "spark")) == RELAYED
+
+
+def named_for(number: int, table: pa.Table) -> pa.Table:
+    """Return a run whose names begin with its number, for a table of several runs."""
+    rows = table.select(["process", "kind", "message", "destinations", "position", "time_ns", "end_ns"]).to_pylist()
+    for row in rows:
+        row["process"], row["message"] = f"{number}/{row['process']}", row["message"] and f"{number}/{row['message']}"
+        row["destinations"] = row["destinations"] and [f"{number}/{process}" for process in row["destinations"]]
+    text = pa.string()
+    types = {"process": text, "message": text, "destinations": pa.list_(text)}
+    names = ("process", "kind", "message", "destinations", "position", "time_ns", "end_ns")
+    return pa.Table.from_pylist(
+        rows, pa.schema([(name, types.get(name, table.schema.field(name).type)) for name in names])
+    )
+
+
+def test_spark_counts_what_duckdb_and_the_engine_in_c_count(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """The faults of a table that holds many random runs are those of all of them."""
+    tables: list[pa.Table] = []
+    sums = dict.fromkeys(CHECKS, 0)
+    for number in range(100):
+        run = to_run(rows_of(random_run(random.Random(f"{seed} {number}"), "monday")), "monday")
+        table, found = pa.concat_tables(run.logs), audit(run)
+        kinds = set(table["kind"].to_pylist())
+        if kinds - {0, 1, 2} or not {0, 1} <= kinds or not has_one_sender_each(table):
+            continue
+        if {one.kind for one in found.findings} & {"resent", "impossible"}:
+            continue
+        tables.append(named_for(number, table))
+        sums = {name: count + found.checks[name].count for name, count in sums.items()}
+    path = tmp_path / "runs.parquet"
+    pq.write_table(pa.concat_tables(tables), path)
+    columns = tables[0].column_names
+    told = on_spark(spark, script("spark", f"parquet.`{path}`", columns, {}))
+    assert told == counted(script("duckdb", f"'{path}'", columns, {}))
+    assert {name: told[name] for name in CHECKS} == sums
+    assert all(told[name] for name in ("lost", "duplicated", "phantom", "fifo", "causal, one hop", "side"))
