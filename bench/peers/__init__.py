@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from .base import Adapter, Endpoint
+from .cloudtoid import CloudtoidAdapter
 from .fasterfifo import FasterFifoAdapter, FasterFifoRawAdapter
 from .hyper import HyperQAdapter
 from .iceoryx import IceoryxAdapter, IceoryxViewAdapter
@@ -23,6 +24,7 @@ _CLASSES: tuple[type[Adapter], ...] = (
     PubAdapter,
     IceoryxAdapter,
     HyperQAdapter,
+    CloudtoidAdapter,
     BusqViewAdapter,
     IceoryxViewAdapter,
     CoreAdapter,
