@@ -590,7 +590,11 @@ typedef enum {
   BUSQ_CHECK_KEPT = 21,    /* a message was delivered, dropped or passed on where the driver did not have it, or kept for ever */
   BUSQ_CHECK_SIDE = 22,    /* INFORMED: a message was delivered after one that was submitted when a process had delivered it, or
                             * an effect of it */
-  BUSQ_CHECK_INVARIANT = 23 /* the state of a process is not sound: an invariant of the order does not hold */
+  BUSQ_CHECK_INVARIANT = 23, /* the state of a process is not sound: an invariant of the order does not hold */
+  /* No run of all events, with queues that keep the order of what is sent, has these sends and deliveries (check/logs.h): */
+  BUSQ_CHECK_MAILBOX = 24,  /* one queue per receiver */
+  BUSQ_CHECK_ONE_TO_N = 25, /* one queue per sender */
+  BUSQ_CHECK_N_TO_N = 26    /* one queue for all */
 } busq_check_property;
 
 typedef struct {

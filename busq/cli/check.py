@@ -105,7 +105,7 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
     "properties",
     multiple=True,
     metavar="NAME",
-    help="Judge this, not what is promised; none: search all.",
+    help="Judge this, promised or not: fifo, c2, causal, mailbox, 1-n, n-n, ...; none: search all.",
 )
 @option("--search", type=click.Choice(("auto", "depth", "breadth", "walk")), default="auto")
 @click.option("--reductions", callback=split, metavar="LIST", help="late-submits, quiet-packets, symmetry.")
@@ -132,7 +132,8 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option("--variant", metavar="NAME", default="", help="groups: leave a rule out: naive, no-look, no-install, ...")
 @click.option("--table1", is_flag=True, help="Table 1 of the Cykas paper, measured here.")
 @click.option("--all", "is_all", is_flag=True, help="Every order, at the bound of the documentation's table.")
-@click.option("--markdown", is_flag=True, help="Print the table of --table1 or --all as Markdown.")
+@click.option("--lattice", is_flag=True, help="Which order keeps which property, promised or not.")
+@click.option("--markdown", is_flag=True, help="Print the table of --table1, --all or --lattice as Markdown.")
 @JSON
 def check(order: str | None, **options: Any) -> int:
     """Search every execution of ORDER within a bound, on the compiled code.
@@ -149,15 +150,16 @@ def check(order: str | None, **options: Any) -> int:
     ORDER groups is the protocol of groups and views: --processes (4), --messages (1) and --changes are of all together.
     """
     as_json, markdown = options.pop("as_json"), options.pop("markdown")
-    replay_path, table1, is_all = options.pop("replay_path"), options.pop("table1"), options.pop("is_all")
+    replay_path = options.pop("replay_path")
+    tables = {name: options.pop(name) for name in _TABLES}
     asked = [name for name, is_set in (("ORDER", order), ("--replay", replay_path)) if is_set]
-    asked += [name for name, is_set in (("--table1", table1), ("--all", is_all)) if is_set]
+    asked += [_TABLES[name] for name, is_set in tables.items() if is_set]
     if len(asked) != 1:
         found = f"not {' and '.join(asked)}" if asked else "as in busq check cykas"
-        raise click.UsageError(f"expected one of ORDER, --replay, --table1 and --all, {found}")
-    if markdown and not (table1 or is_all):
-        raise click.UsageError("--markdown is for --table1 and --all")
-    _check_given(replay_path is not None, table1 or is_all)
+        raise click.UsageError(f"expected one of ORDER, --replay, {_LISTED}, {found}")
+    if markdown and not any(tables.values()):
+        raise click.UsageError(f"--markdown is for {_LISTED}")
+    _check_given(replay_path is not None, any(tables.values()))
     _check_groups(order == "groups")
     if replay_path is not None:
         with plain_errors():
@@ -170,7 +172,11 @@ def check(order: str | None, **options: Any) -> int:
     if order is None:
         from busq.cli import check_tables
 
-        make = check_tables.table_1 if table1 else check_tables.orders
+        make = {
+            "table1": check_tables.table_1,
+            "is_all": check_tables.orders,
+            "lattice": check_tables.lattice,
+        }[next(name for name, is_set in tables.items() if is_set)]
         with plain_errors():
             return make(limits, reduced=not options["no_reductions"], as_json=as_json, markdown=markdown)
     for name in _OF_GROUPS:
@@ -178,9 +184,11 @@ def check(order: str | None, **options: Any) -> int:
     return _check(order, {**options, **limits}, as_json)
 
 
+_TABLES = {"table1": "--table1", "is_all": "--all", "lattice": "--lattice"}
+_LISTED = "--table1, --all and --lattice"
 _FILES = {"scenario_path": "--scenario", "json_path": "--counterexample", "diagram_path": "--diagram"}
 _OF_REPLAY = {"replay_path", "as_json", *_FILES}
-_OF_TABLES = {"table1", "is_all", "markdown", "as_json", "memory", "threads", "seconds", "no_reductions"}
+_OF_TABLES = {*_TABLES, "markdown", "as_json", "memory", "threads", "seconds", "no_reductions"}
 
 
 def _check_given(is_replay: bool, is_table: bool) -> None:
@@ -191,7 +199,7 @@ def _check_given(is_replay: bool, is_table: bool) -> None:
     known = _OF_REPLAY if is_replay else _OF_TABLES if is_table else set(given)
     for name in given:
         if name not in known:
-            raise click.UsageError(f"{options[name]} is not for {'--replay' if is_replay else '--table1 and --all'}")
+            raise click.UsageError(f"{options[name]} is not for {'--replay' if is_replay else _LISTED}")
     is_walk = context.params["walks"] is not None or context.params["search"] == "walk"
     if is_walk and {"reductions", "no_reductions"} & set(given):
         raise click.UsageError("random executions know no reductions")

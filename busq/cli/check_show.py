@@ -15,7 +15,7 @@ from busq._util.humanize import rounded, size
 from busq.cli import show
 from busq.lab.check import Counterexample, Progress, Result, Search
 from busq.lab.check.plan import bears_doubled, has_its_network
-from busq.lab.check.result import BEYOND, PROMISED
+from busq.lab.check.result import ASKED, BEYOND, PROMISED
 from busq.lab.check.search import SAMPLE
 
 __all__ = ["example", "probability", "progress", "result"]
@@ -151,7 +151,7 @@ def _properties(result: Result) -> Table:
         holds = show.yes(one.ok) if one.ok or one.judged or one.claimed else Text("no")
         holds = Text("so far") if one.ok and not result.complete else holds
         holds = Text("vacuous", style="yellow") if one.ok and name in result.vacuous else holds
-        table.add_row(name, promised, holds, (PROMISED | BEYOND)[name])
+        table.add_row(name, promised, holds, (PROMISED | ASKED | BEYOND)[name])
     return table
 
 

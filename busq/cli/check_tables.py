@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`busq check --table1` and `--all`: many searches, and a table of them."""
+"""`busq check --table1`, `--all` and `--lattice`: many searches, and a table of them."""
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Sequence
@@ -14,10 +15,11 @@ from busq._util.humanize import rounded
 from busq.cli import check_show, show
 from busq.cli.base import no_space_refused, plain_errors, print_json
 from busq.cli.sim_figures_show import new_table
-from busq.lab.check import ALL, Interrupted, Result, run
+from busq.lab.check import ALL, ORDERINGS, Cell, Interrupted, Result, run
+from busq.lab.check import lattice as make_lattice
 from busq.lab.check.bounds import ORDERS, PAPER_RATE, RATE, TABLE_1, Bound, Paper
 
-__all__ = ["orders", "table_1"]
+__all__ = ["lattice", "orders", "table_1"]
 
 Row = tuple[str, ...]
 
@@ -190,6 +192,32 @@ def orders(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bo
     if not is_whole:
         click.echo(f"interrupted: {len(rows)} of {len(ORDERS)} rows, and the last one is not whole", err=markdown)
     return code or int(not ok)
+
+
+# ---- which order keeps what ----
+
+
+def lattice(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
+    """Search every order for every property, and print the steps of a shortest counterexample, or that it holds."""
+    cells: list[Cell] = []
+    code = 0
+    reductions = ALL if reduced else ()
+    try:
+        with plain_errors(), no_space_refused(), check_show.progress("lattice") as progress:
+            for cell in make_lattice(reductions=reductions, progress=progress, **limits):
+                cells.append(cell)
+                if len(cells) % len(ORDERINGS) == 0:
+                    click.echo(f"{cell.order} is searched", err=True)
+    except Interrupted:
+        code = 130
+    if as_json:
+        print_json({"points": [cell.as_json() for cell in cells], "complete": not code})
+        return code
+    rows = [
+        (order, *(cell.text for cell in row)) for order, row in itertools.groupby(cells, key=lambda cell: cell.order)
+    ]
+    _print("Steps to a shortest counterexample", ("order", *ORDERINGS), rows, markdown, ("order",))
+    return code
 
 
 def _echo_markdown(heads: Row | None, row: Row) -> None:

@@ -81,6 +81,7 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                            .doubled_max = config->doubled_max,
                                            .lost_max = config->lost_max,
                                            .with_self = config->with_self,
+                                           .asked = config->judged,
                                            .counts_moves = config->counts_moves || is_bounded,
                                            .destinations = config->destinations ? check->destinations : NULL},
                                  .kind = kinds[config->search],

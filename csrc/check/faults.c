@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/faults.h"
+#include "check/logs.h"
 
 /* ---- where the driver has a message ---- */
 
@@ -27,26 +28,6 @@ static void let_go(const busq_model *model, void *state, uint32_t process, uint6
 static void add_to_log(const busq_model *model, void *state, uint32_t process, uint32_t index)
 {
   busq_model_log_of(model, state, process)[busq_model_process_of(model, state, process)->n_logged++] = (uint8_t)index;
-}
-
-/* Whether the logs of all processes together have a cycle. */
-static bool has_cycle(const busq_model *model, const void *state)
-{
-  uint32_t after[BUSQ_MODEL_MESSAGES_MAX] = {0};
-  for (uint32_t process = 0; process < model->config.n_processes; process++) {
-    const uint8_t *log = busq_model_log_of(model, state, process);
-    for (uint32_t place = 1; place < busq_model_process_of(model, state, process)->n_logged; place++)
-      if (log[place - 1] != log[place]) /* sent to oneself, and delivered at once */
-        after[log[place - 1]] |= 1u << log[place];
-  }
-  for (uint32_t middle = 0; middle < model->n_all; middle++)
-    for (uint32_t first = 0; first < model->n_all; first++)
-      if (after[first] & 1u << middle)
-        after[first] |= after[middle];
-  for (uint32_t index = 0; index < model->n_all; index++)
-    if (after[index] & 1u << index)
-      return true;
-  return false;
 }
 
 static void learn(uint8_t *clock, const uint8_t *other)
@@ -78,42 +59,8 @@ void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
   memcpy(message->clock, self->knows, sizeof message->clock);
   if (is_informed(model))
     learn(busq_model_side_clock_of(model, state, index), message->clock);
-  if (!model->logs_sends)
-    return;
-  add_to_log(model, state, origin, index);
-  if (has_cycle(model, state))
-    busq_model_head_of(state)->faults |= 1u << BUSQ_PROPERTY_SYNCHRONOUS;
-}
-
-/* Whether some other process has delivered both, and the other way round. */
-static bool is_contradicted(const busq_model *model, const void *state, uint32_t process, uint32_t first,
-                            uint32_t second)
-{
-  for (uint32_t other = 0; other < model->config.n_processes; other++) {
-    if (other == process || !busq_model_has_delivered(model, state, other, first) ||
-        !busq_model_has_delivered(model, state, other, second))
-      continue;
-    const uint8_t *log = busq_model_log_of(model, state, other);
-    const uint8_t n = busq_model_process_of(model, state, other)->n_logged;
-    if ((uint8_t *)memchr(log, (int)second, n) < (uint8_t *)memchr(log, (int)first, n))
-      return true;
-  }
-  return false;
-}
-
-/* Deliveries are logged and compared. */
-static uint32_t judge_orders(const busq_model *model, void *state, uint32_t process, uint32_t index)
-{
-  const uint8_t *log = busq_model_log_of(model, state, process);
-  const uint32_t n_logged = busq_model_process_of(model, state, process)->n_logged;
-  uint32_t faults = 0;
-  for (uint32_t place = 0; !model->logs_sends && place < n_logged; place++)
-    if (is_contradicted(model, state, process, log[place], index))
-      faults |= 1u << BUSQ_PROPERTY_CONSISTENT;
-  add_to_log(model, state, process, index);
-  if (has_cycle(model, state))
-    faults |= 1u << (model->logs_sends ? BUSQ_PROPERTY_SYNCHRONOUS : BUSQ_PROPERTY_TOTAL);
-  return faults;
+  if (model->logs_sends)
+    add_to_log(model, state, origin, index | BUSQ_MODEL_SEND);
 }
 
 /* Whether something that its sender sent here later was delivered before. */
@@ -164,8 +111,10 @@ void busq_model_note_delivery(const busq_model *model, void *state, uint32_t pro
     self->senders[self->n_delivered - 1] = (uint8_t)busq_message_origin(name);
   learn(self->knows, message->clock);
   learn(self->late, message->clock);
-  if (model->logs_deliveries && is_first)
-    faults |= judge_orders(model, state, process, index);
+  if (model->logs_deliveries && is_first) {
+    add_to_log(model, state, process, index);
+    faults |= busq_model_judge_logs(model, state);
+  }
   busq_model_head_of(state)->faults |= faults;
   note_kept(model, state, process, name);
   let_go(model, state, process, name);

@@ -5,15 +5,13 @@
  * Judges an execution while it goes on.
  *
  * Guarantee: after every send and delivery, the faults of a state are the properties which csrc/observe would find
- * broken in the history so far (but for what is only lost at an end; consistent and total are judged where the order
- * claims one of the two, synchronous where it claims that).  A fault belongs to the state from
- * then on: a second way to the same deliveries may be without fault.
+ * broken in the history so far (but for what is only lost at an end; what check/logs.h judges is looked at where the
+ * order claims it, or it is asked for).  A fault belongs to the state from then on: a second way to the same deliveries may be without fault.
  *
  * Mechanism: as little of the history as decides is part of the state.  By message: its destinations, which processes
  * have delivered it, and the vector clock of its send.  By process: what it knows, and the largest clock of what it has
- * delivered, which shows at once whether something that is delivered now comes too late.  Where the order promises
- * more, the order of all deliveries, and of all sends if it claims to be synchronous: messages that can be put on one
- * line, each at one moment, are those whose events' orders have no cycle together.  Where all are informed by side
+ * delivered, which shows at once whether something that is delivered now comes too late.  Where more
+ * is judged, the order of all deliveries, and of all sends if need be (check/logs.h).  Where all are informed by side
  * channels, the same clocks once more, with what comes that way.  Besides, where the driver has each message, as
  * order.h wants drivers to keep them.
  *

@@ -139,6 +139,12 @@ static uint32_t rename_index(const busq_model *model, uint32_t index, const uint
   return names[index / model->config.n_messages] * model->config.n_messages + index % model->config.n_messages;
 }
 
+static uint8_t rename_logged(const busq_model *model, uint8_t logged, const uint32_t *names)
+{
+  const uint32_t index = rename_index(model, logged & ~(uint32_t)BUSQ_MODEL_SEND, names);
+  return (uint8_t)(index | (logged & BUSQ_MODEL_SEND));
+}
+
 /* A vector clock has a word per process; a matrix clock the versions of its rows, and the rows. */
 static void rename_clock(const busq_model *model, const uint32_t *from, uint32_t *to, const uint32_t *names)
 {
@@ -164,7 +170,7 @@ static void rename_process(const busq_model *model, const void *state, char *ren
   const uint8_t *log = busq_model_log_of(model, state, process);
   uint8_t *renamed_log = busq_model_log_of(model, renamed, names[process]);
   for (uint32_t place = 0; place < model->log_bytes; place++)
-    renamed_log[place] = place < from->n_logged ? (uint8_t)rename_index(model, log[place], names) : 0;
+    renamed_log[place] = place < from->n_logged ? rename_logged(model, log[place], names) : 0;
 }
 
 static void rename_message(const busq_model *model, const void *state, char *renamed, uint32_t index,

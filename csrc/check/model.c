@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "check/faults.h"
 #include "check/fingerprint.h"
+#include "check/logs.h"
 
 enum { EFFECTS = 64 };
 
@@ -80,8 +81,9 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
   model->n_all = n * config->n_messages;
   model->clock_words = order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
   model->is_fifo = busq_channels_keep_order(order, config->channels);
-  model->logs_sends = order->claims & BUSQ_CLAIMS_SYNCHRONOUS;
-  model->logs_deliveries = order->claims & (BUSQ_CLAIMS_TOTAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_SYNCHRONOUS);
+  model->watched = busq_model_watched(order->claims, config->asked);
+  model->logs_sends = model->watched & BUSQ_MODEL_OF_SENDS;
+  model->logs_deliveries = model->watched;
   lay_out(model);
   if (model->order_bytes > BUSQ_MODEL_ORDER_BYTES_MAX)
     return busq_error(BUSQ_INVALID,

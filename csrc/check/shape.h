@@ -27,6 +27,7 @@ typedef struct {
   uint32_t lost_max;    /* packets that it loses */
   bool with_self;       /* messages may go to their own sender too */
   bool counts_moves;    /* how many there were is part of the state */
+  uint32_t asked;       /* properties that are judged, whether the order claims them or not: a set of bits */
   const uint32_t *destinations; /* of message k of process p, a set of bits at [p * n_messages + k]; NULL: every choice */
 } busq_model_config;
 
@@ -42,7 +43,8 @@ typedef struct {
   uint32_t n_all; /* messages */
   uint32_t clock_words;
   bool is_fifo;
-  bool logs_deliveries; /* the order promises something about them all */
+  uint32_t watched;     /* properties that need logs: claimed or asked for, a set of bits */
+  bool logs_deliveries;
   bool logs_sends;
   size_t order_bytes; /* one process's state, rounded up */
   size_t processes_at, messages_at, logs_at, log_bytes, clocks_at, sides_at, orders_at, packets_at;

@@ -30,6 +30,9 @@ typedef enum { BUSQ_MODEL_NO_JOB = 0, BUSQ_MODEL_JOB_RUNS = 1, BUSQ_MODEL_JOB_IS
 
 enum { BUSQ_MODEL_ANSWERS_MAX = 8 };
 
+/* In a log: this is the send of the message, and not its delivery. */
+enum { BUSQ_MODEL_SEND = 0x80 };
+
 typedef struct {
   uint8_t n_submitted;
   uint8_t n_sent;

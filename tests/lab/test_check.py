@@ -55,7 +55,7 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
 @pytest.mark.parametrize(
     "name",
     [
-        *(f"busq.lab.check{name}" for name in ("", ".checker", ".plan", ".result", ".witness")),
+        *(f"busq.lab.check{name}" for name in ("", ".checker", ".lattice", ".plan", ".queues", ".result", ".witness")),
         "busq.cli.check_show",
     ],
 )
@@ -679,7 +679,7 @@ def test_progress_is_told_while_it_goes_on() -> None:
         ({"search": "depth", "walks": 3}, "search is 'depth'"),
         ({"reductions": ["luck"]}, "'luck' is none: expected late-submits"),
         ({"properties": ["beauty"]}, "'beauty' is none"),
-        ({"properties": ["total"]}, "'total' is judged only of orders"),
+        ({"properties": ["side"]}, "'side' is judged where the application is 'side'"),
         ({"memory": 10}, "memory is 10: expected bytes"),
         ({"memory": 1 << 60}, "the machine has"),
         ({"threads": 0}, "threads is 0"),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from busq.lab.check.checker import Interrupted, run
 from busq.lab.check.groups import FAULTS, VARIANTS, GroupsCounterexample, GroupsResult, GroupsStep, run_groups
+from busq.lab.check.lattice import ORDERINGS, Cell, lattice
 from busq.lab.check.plan import ALL, APPLICATIONS, REDUCTIONS, SEARCHES
 from busq.lab.check.result import Figures, Finding, Progress, Result, Search, Transition
 from busq.lab.check.witness import NETWORKS, Counterexample, Step
@@ -28,9 +29,11 @@ __all__ = [
     "APPLICATIONS",
     "FAULTS",
     "NETWORKS",
+    "ORDERINGS",
     "REDUCTIONS",
     "SEARCHES",
     "VARIANTS",
+    "Cell",
     "Counterexample",
     "Figures",
     "Finding",
@@ -43,6 +46,7 @@ __all__ = [
     "Search",
     "Step",
     "Transition",
+    "lattice",
     "run",
     "run_groups",
 ]

@@ -141,7 +141,7 @@ class _Check:
             reductions = ()
             if self._example is None:
                 self._run_unreduced(first)
-        if self._facts[0].may_go_in_circles and self._searches[0].complete:
+        if "endless" in plan.known and self._facts[0].may_go_in_circles and self._searches[0].complete:
             self._run_further(first, reductions, counts_moves=True)
         if self._may_be_shorter():
             self._run_further("breadth", _bearable(reductions))

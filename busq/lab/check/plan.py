@@ -13,7 +13,7 @@ from busq import orders
 from busq._native import lib
 from busq._port.arguments import integer
 from busq._util import arguments
-from busq.lab.check.result import BEYOND
+from busq.lab.check.result import ASKED, BEYOND
 from busq.lab.check.witness import NAMES, NETWORKS
 from busq.lab.observers import PROPERTIES
 
@@ -38,9 +38,17 @@ SEARCHES = ("auto", "depth", "breadth", "walk")
 BITS: dict[str, int] = {name: 1 << getattr(lib, f"BUSQ_PROPERTY_{name.upper()}") for name in PROPERTIES} | {
     name: 1 << getattr(lib, f"BUSQ_CHECK_{name.upper()}") for name in BEYOND
 }
+BITS |= {
+    "c2": 1 << lib.BUSQ_PROPERTY_C2,
+    "mysterious": 1 << lib.BUSQ_PROPERTY_MYSTERIOUS,
+    "mailbox": 1 << lib.BUSQ_CHECK_MAILBOX,
+    "1-n": 1 << lib.BUSQ_CHECK_ONE_TO_N,
+    "n-n": 1 << lib.BUSQ_CHECK_N_TO_N,
+}
 
 Destinations = Sequence[Sequence[Iterable[int]]]
 
+_SAME = {"c1": "causal", "c3": "causal"}
 _SAFETY = ("lost", "duplicated", "phantom", "fifo", "causal")
 _AGREEMENT = ("consistent", "total")
 _MEMORY_BYTES_MAX = 16 << 30
@@ -104,7 +112,8 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
     if not seconds > 0:
         raise ValueError(f"seconds is {seconds}: expected more than 0")
     arguments.whole("seed", options["seed"], 0, 2**63 - 1)
-    known = _known(order, options["application"])
+    asked = _asked(options.pop("properties"))
+    known = _known(order, options["application"], asked or ())
     owed = _owed(order, protocol, options["doubled"], options["lost"])
     owed += ("side",) if owed and order.side_channels and "side" in known else ()
     given = _destinations(options.pop("destinations"), processes, messages, fan_out, options["to_self"])
@@ -117,7 +126,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         messages=messages,
         fan_out=fan_out,
         claimed=owed if has_its_network(protocol, options["network"]) else (),
-        judged=_judged(order, owed, known, options.pop("properties")),
+        judged=_judged(order, owed, known, asked),
         known=known,
         reductions=_reductions(options.pop("reductions")),
         search=search,
@@ -214,27 +223,33 @@ def has_its_network(protocol: str, network: str) -> bool:
     return network == "fifo" or not orders.parse(protocol)[0].fifo_channels
 
 
-def _known(order: orders.Order, application: str) -> tuple[str, ...]:
-    """The properties in the model: the common ones, those that the order promises, and `side` under "side"."""
-    beyond = tuple(name for name in BEYOND if name != "side" or application == "side")
-    if "synchronous" in order.claims:
-        return (*_SAFETY, "synchronous", *beyond)
-    return (*_SAFETY, *(_AGREEMENT if order.claims & set(_AGREEMENT) else ()), *beyond)
+def _asked(given: Iterable[str] | None) -> tuple[str, ...] | None:
+    if given is None:
+        return None
+    chosen = tuple(_SAME.get(name, name) for name in arguments.names("properties", given))
+    for name in chosen:
+        if name not in BITS:
+            raise ValueError(f"properties: {name!r} is none: expected {', '.join((*BITS, *_SAME))}")
+    return chosen
+
+
+def _known(order: orders.Order, application: str, asked: tuple[str, ...]) -> tuple[str, ...]:
+    """The properties in the model: the common ones, those promised or asked for, and `side` under "side"."""
+    if "side" in asked and application != "side":
+        raise ValueError("properties: 'side' is judged where the application is 'side'")
+    some = {*_SAFETY, *asked, *(("synchronous",) if "synchronous" in order.claims else ())}
+    some |= set(_AGREEMENT if order.claims & set(_AGREEMENT) else ())
+    left_out = {"side"} if application != "side" else set()
+    left_out |= {"endless"} if asked and "endless" not in asked else set()  # it takes a search of its own
+    beyond = (name for name in BEYOND if name not in left_out)
+    return (*(name for name in (*PROPERTIES, *ASKED) if name in some), *beyond)
 
 
 def _judged(
-    order: orders.Order, owed: tuple[str, ...], known: tuple[str, ...], asked: Iterable[str] | None
+    order: orders.Order, owed: tuple[str, ...], known: tuple[str, ...], asked: tuple[str, ...] | None
 ) -> tuple[str, ...]:
     if asked is not None:
-        chosen = arguments.names("properties", asked)
-        for name in chosen:
-            if name not in BITS:
-                raise ValueError(f"properties: {name!r} is none: expected {', '.join(BITS)}")
-            if name not in known:
-                if name == "side":
-                    raise ValueError("properties: 'side' is judged where the application is 'side'")
-                raise ValueError(f"properties: {name!r} is judged only of orders that promise it, or agreement")
-        return tuple(name for name in known if name in chosen)
+        return tuple(name for name in known if name in asked)
     is_genuine = not (order.whole_group or order.coordinated)
     return tuple(
         name for name in known if owed and (name in owed or name in BEYOND) and (name != "genuine" or is_genuine)

@@ -10,7 +10,7 @@ from typing import Any
 
 from busq.lab.check.witness import BEYOND, Counterexample
 
-__all__ = ["BEYOND", "PROMISED", "Figures", "Finding", "Progress", "Result", "Search", "Transition"]
+__all__ = ["ASKED", "BEYOND", "PROMISED", "Figures", "Finding", "Progress", "Result", "Search", "Transition"]
 
 # Judged besides BEYOND, in words.
 PROMISED = {
@@ -24,6 +24,14 @@ PROMISED = {
     "synchronous": "messages could have taken no time",
 }
 
+# Judged where they are asked for: the observers' conditions, and queues.
+ASKED = {
+    "c2": "nothing is delivered causally after what its sender sent later",
+    "mysterious": "no two messages each sent before the other is delivered",
+    "mailbox": "one queue per receiver would have done the same",
+    "1-n": "one queue per sender would have done the same",
+    "n-n": "one queue for all would have done the same",
+}
 
 ORDERING = ("fifo", "causal", "consistent", "total", "synchronous")  # what depends on the order of deliveries
 

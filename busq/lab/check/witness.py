@@ -13,8 +13,9 @@ from typing import Any
 from busq import orders
 from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
+from busq.lab.check.queues import QUEUES, fits
 from busq.lab.execution import Execution, as_text, brief
-from busq.lab.observers import PROPERTIES, Verdict
+from busq.lab.observers import CONDITIONS, PROPERTIES, Verdict
 from busq.lab.scenario import Player, remains
 from busq.lab.stage import Stage
 
@@ -33,6 +34,7 @@ BEYOND = {
     "genuine": "only sender and destinations take part",
     "side": "no effect comes before its cause, by whatever way that was learnt",
 }
+_OBSERVED = (*PROPERTIES, *CONDITIONS)
 NETWORKS = ("unordered", "fifo")
 KINDS = ("submit", "receive", "tick", "lose", "double", "end job")
 OF_PACKETS = ("receive", "lose", "double")
@@ -195,7 +197,7 @@ class Counterexample:
             player = Player(performance.stage)
             # Of an execution that goes on, what is still in flight is no fault.
             is_over = {"lost", "stuck", "kept"} & set(self.faults)
-            asked = [name for name in self.faults if name in PROPERTIES]
+            asked = [name for name in self.faults if name in _OBSERVED]
             commands = ["what is stuck"] if is_over else []
             for command in [*commands, *([" ".join(["verdict", *asked])] if asked else [])]:
                 lines += [f"> {command}", *(f"  {caused}" for caused in player.play(command))]
@@ -318,7 +320,7 @@ def _faults(given: Any) -> tuple[str, ...]:
     if not isinstance(given, list) or not given:
         raise ValueError(f"its faults are {given!r}")
     for name in given:
-        if name not in PROPERTIES and name not in BEYOND:
+        if name not in _OBSERVED and name not in BEYOND and name not in QUEUES:
             raise ValueError(f"it has a fault {name!r}")
     return tuple(given)
 
@@ -342,7 +344,9 @@ def _can_be(step: Step, processes: int) -> bool:
 def _is_confirmed(name: str, performance: _Performance) -> bool:
     if name in ("duplicated", "phantom") and isinstance(performance.failure, CorruptSegment):
         return True  # a stage delivers nothing that the process has not got
-    if name in PROPERTIES:
+    if name in QUEUES:
+        return not fits(performance.stage.execution(), name)
+    if name in _OBSERVED:
         return not performance.stage.judge([name])[name].ok
     if name == "stuck":
         return bool(_what_is_stuck(performance.stage))
@@ -362,7 +366,9 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
 
 
 def _sentence(name: str, performance: _Performance) -> str:
-    if name in PROPERTIES:
+    if name in QUEUES:
+        return f"no run of all events with one queue {QUEUES[name]} has these deliveries"
+    if name in _OBSERVED:
         return performance.stage.judge([name])[name].text
     if name == "stuck":
         return "; ".join(_what_is_stuck(performance.stage))
