@@ -65,7 +65,7 @@ static int source_look_back(busq_recorder *self, uint32_t slot)
     if (look == BUSQ_TRACE_LOOK_DONE && record.kind == BUSQ_TRACE_JOIN) {
       int result;
       const uint32_t index = join_process(self, slot, &record, at, &result);
-      if (!result)
+      if (!result && !(from->has_process && from->process == index))
         source_begin(self, slot, index);
       return result;
     }
@@ -236,8 +236,7 @@ static int source_look(busq_recorder *self, uint32_t slot)
     return busq_recorder_ring_damaged(self, slot);
   const uint32_t percent = (uint32_t)(fill * 100 / from->ring.size);
   self->facts.fill_percent = percent > self->facts.fill_percent ? percent : self->facts.fill_percent;
-  const bool is_taken_over = self->facts.is_continued && !self->is_begun && !from->has_process;
-  const int result = is_taken_over ? source_look_back(self, slot) : BUSQ_OK;
+  const int result = self->facts.is_continued && !self->is_begun ? source_look_back(self, slot) : BUSQ_OK;
   return result || from->is_at_join ? result : source_drain(self, slot);
 }
 

@@ -330,6 +330,18 @@ static void test_a_recorder_that_goes_on_knows_whose_events_were_left(void)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "G3 S0.1>0 Q");
   CHECK_TEXT(told(recorder, 1), "J S1.1>1");
+  busq_recorder_mark(recorder);
+  busq_recorder_saved(recorder);
+  busq_recorder_free(recorder); /* killed, with all of it written */
+  said(b, "b", "4");
+  leave(b);
+  join("c");
+  recorder = begin(0);
+  CHECK_EQUAL(busq_recorder_know(recorder, "a", 1, 5, 2), BUSQ_OK);
+  CHECK_EQUAL(busq_recorder_know(recorder, "b", 1, 2, 2), BUSQ_OK);
+  CHECK_EQUAL(busq_recorder_resume(recorder), BUSQ_OK);
+  settle(recorder);
+  CHECK_TEXT(told(recorder, 1), "S1.2>1 Q");
   end(recorder);
   part();
 }
