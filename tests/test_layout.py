@@ -397,6 +397,14 @@ def test_few_files_are_long() -> None:
     assert not {name for name, count in lines.items() if count > VERY_LONG_LINES}
 
 
+def test_modules_of_tests_have_names_of_their_own() -> None:
+    """Beside each other on the path, two of one name are one module: the second is not collected."""
+    outside_of_packages = [
+        path.name for path in (ROOT / "tests").rglob("*.py") if not (path.parent / "__init__.py").exists()
+    ]
+    assert {name for name in outside_of_packages if outside_of_packages.count(name) > 1} <= {"conftest.py"}
+
+
 def test_top_level_names_are_the_known_ones() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in files()} <= TOP_LEVEL
 
