@@ -3,9 +3,8 @@
 
     python tests/core/scale_queues.py [PROCESSES [AT_A_TIME [QUEUES [DROPPED]]]]
 
-Each is printed as it is found to hold; 2,000, 500, 10,000 and 100,000 take some minutes, 3 GB of shared memory, and as
-many descriptors as there are queues.  A process that has put something keeps an extent until that is got: 2,000 keep
-half a GB here, and 10,000 would not find room.
+Each is printed as it is found to hold; 10,000, 500, 10,000 and 100,000 take some minutes, 0.8 GB of shared memory, and
+as many descriptors as there are queues.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, i
 def main(arguments: list[str]) -> None:
     n_processes, n_at_a_time, n_queues, n_dropped = (
         *map(int, arguments),
-        *(2_000, 500, 10_000, 100_000)[len(arguments) :],
+        *(10_000, 500, 10_000, 100_000)[len(arguments) :],
     )
     seed = int(os.environ.get("BUSQ_TEST_SEED") or random.randrange(1 << 32))
     print(f"BUSQ_TEST_SEED={seed}", flush=True)
