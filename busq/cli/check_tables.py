@@ -206,8 +206,6 @@ def lattice(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: b
         with plain_errors(), no_space_refused(), check_show.progress("lattice") as progress:
             for cell in make_lattice(reductions=reductions, progress=progress, **limits):
                 cells.append(cell)
-                if len(cells) % len(ORDERINGS) == 0:
-                    click.echo(f"{cell.order} is searched", err=True)
     except Interrupted:
         code = 130
     if as_json:

@@ -110,6 +110,10 @@ CALLS: dict[str, Make] = {
         check.run,
         {"protocol": "none", "processes": 2, "messages": 1, "threads": 1, "memory": 1 << 24},
     ),
+    "check.lattice": lambda _: (
+        lambda **given: list(check.lattice(**given)),
+        {"names": ["none"], "properties": ["fifo"], "threads": 1, "memory": 1 << 24},
+    ),
     "check.run_groups": lambda _: (
         check.run_groups,
         {"processes": 3, "changes": 1, "messages": 1, "memory": 1 << 24},

@@ -184,7 +184,7 @@ def test_a_file_beside_the_tables_says_it_once_and_for_all(tmp_path: Path) -> No
     (tmp_path / "busq.toml").write_text('[fields]\nprocess = "wer"\n')
     assert faults(tmp_path) == faults(folder / "a.parquet") == FAULTS
     (tmp_path / "busq.toml").write_text('[fields]\nprocess = "wer"\n[colours]\n')
-    with pytest.raises(TraceError, match=r"busq\.toml: unknown 'colours': expected runs-by, shape"):
+    with pytest.raises(TraceError, match=r"busq\.toml: unknown 'colours': expected format, runs-by, shape"):
         trace.find(tmp_path)
     (tmp_path / "busq.toml").write_text("[fields\n")
     with pytest.raises(TraceError, match=r"busq\.toml: no TOML"):

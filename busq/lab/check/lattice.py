@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from busq import orders
+from busq._util import arguments
 from busq.lab.check.checker import run
+from busq.lab.check.plan import ALL
 from busq.lab.check.result import Progress, Result
 
 __all__ = ["ORDERINGS", "Cell", "lattice"]
@@ -69,21 +71,32 @@ def lattice(
     names: Iterable[str] = tuple(orders.ORDERS),
     properties: Iterable[str] = ORDERINGS,
     *,
+    reductions: Iterable[str] = ALL,
+    depth: int | None = None,
+    threads: int | None = None,
+    memory: int | None = None,
+    seconds: float | None = None,
     progress: Callable[[Progress], None] | None = None,
-    **limits: Any,
 ) -> Iterator[Cell]:
     """Search orders for what breaks each property, a cell at a time, orders first.
 
     An order that is point to point is searched with 3 processes and 2 messages of each; others with 3 and 1, each to 1
-    or 2 others, and with 2 and 2, to oneself too.  `progress` is that of `run`, and so are `limits`: `reductions`,
-    `memory`, `threads`, `seconds` of a search.  Errors: as `run`.
+    or 2 others, and with 2 and 2, to oneself too.  The rest, and the errors, are those of `run`, for each search.
 
     >>> {cell.name: cell.text for cell in lattice(["mfss"], ["causal", "1-n", "n-n", "synchronous"])}
     {'causal': 'holds', '1-n': 'holds', 'n-n': '9', 'synchronous': '4'}
     """
-    properties = tuple(properties)
+    limits: dict[str, Any] = {
+        "reductions": arguments.names("reductions", reductions),
+        "depth": depth,
+        "threads": threads,
+    }
+    limits |= {"memory": memory, "seconds": seconds, "progress": progress}
+    return _cells(arguments.names("names", names), arguments.names("properties", properties), limits)
+
+
+def _cells(names: Sequence[str], properties: Sequence[str], limits: dict[str, Any]) -> Iterator[Cell]:
     for order in names:
         bounds = _POINT_TO_POINT if orders.parse(order)[0].point_to_point else _MULTICAST
         for name in properties:
-            found = tuple(run(order, properties=[name], progress=progress, **bound, **limits) for bound in bounds)
-            yield Cell(order, name, found)
+            yield Cell(order, name, tuple(run(order, properties=[name], **bound, **limits) for bound in bounds))
