@@ -96,7 +96,7 @@ def late_by_one_hop(table: pa.Table) -> int:
 def test_causal_order_is_judged_over_one_hop_and_no_more(tmp_path: Path, seed: int) -> None:
     late = beyond_fifo = 0
     path = tmp_path / "run.parquet"
-    for number in range(150):
+    for number in range(50):
         run = to_run(rows_of(random_run(random.Random(f"{seed} {number}"), "monday")), "monday")
         table = pa.concat_tables(run.logs)
         pq.write_table(table, path)

@@ -408,7 +408,7 @@ def test_the_rate_of_the_paper_is_computed_from_its_table() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "expected one of ORDER, --replay, --table1 and --all"),
+        ([], "expected one of ORDER, --replay, --table1, --all and --lattice"),
         (["mfss", "--table1"], "not ORDER and --table1"),
         (["sky"], "expected one of none"),
         (["mfss", "--processes", 9], "processes is 9: expected 2 to 8"),
@@ -425,7 +425,7 @@ def test_the_rate_of_the_paper_is_computed_from_its_table() -> None:
         (["mfss", "--search", "depth", "--walks", 5], "search is 'depth', and walks are asked for"),
         (["bus1", "--memory", "1M", "--threads", 64], "too little for a search by 64 threads"),
         (["lamport", "--broadcast", "--messages", 10**21], "messages is 1"),
-        (["--table1", "--messages", 2], "--messages is not for --table1 and --all"),
+        (["--table1", "--messages", 2], "--messages is not for --table1, --all and --lattice"),
         (["--all", "--scenario", "all.txt"], "--scenario is not for"),
         (["--replay", "told.json", "--processes", 3], "--processes is not for --replay"),
         (["mfss", "--walks", 5, "--reductions", "symmetry"], "random executions know no reductions"),

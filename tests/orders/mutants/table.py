@@ -84,6 +84,14 @@ NONE = [
 FIFO = [
     mutant(
         "fifo",
+        "whatever comes is delivered",
+        "fifo",
+        Bound(2, 2),
+        ("if (number <= *last) {", "if (number < 1) {"),
+        ("if (number == *last + 1) {", "if (number) {"),
+    ),
+    mutant(
+        "fifo",
         "one counter serves all receivers",
         "lost",
         Bound(3, 2),
@@ -246,6 +254,14 @@ CAUSAL_VECTOR = [
 ]
 
 CAUSAL_MATRIX = [
+    mutant(
+        "causal-matrix",
+        "it does not count the messages of the sender itself",
+        "fifo",
+        Bound(2, 2),
+        ("if ((uint32_t)entry->key != row_of(self, entry->from)[me] + 1)", "if (!(uint32_t)entry->key)"),
+        ("if (number <= row_of(self, packet->from)[self->group.self])", "if (!number)"),
+    ),
     mutant(
         "causal-matrix",
         "one message of the past may be missing",
