@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in Parquet whose columns, processes and messages have any names: their rows become `mapping.Events`.
+"""Tables in Parquet whose columns, processes and messages have any names: their rows become `events.Events`.
 
 `busq.trace.field_names` lists the names of columns, and what rows may be: events, or messages.  Processes and messages
 may be text, or whole numbers of any size.  No row passes through Python.
