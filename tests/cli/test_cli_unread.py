@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, TESTS
 
 import busq
 from busq.cli import SECTIONS
@@ -178,7 +178,11 @@ def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(bus_directo
     with busq.Bus.create("büs"):
         environment = os.environ | {"PYTHONIOENCODING": "ascii"}
         done = subprocess.run(
-            [sys.executable, "-m", "busq", *command.split()], env=environment, capture_output=True, timeout=PATIENCE_S
+            [sys.executable, "-m", "busq", *command.split()],
+            env=environment,
+            cwd=TESTS,
+            capture_output=True,
+            timeout=PATIENCE_S,
         )
         busq.Bus.unlink("büs")
     assert (done.returncode, done.stderr) == (0, b"")
@@ -188,6 +192,6 @@ def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(bus_directo
 def test_a_closed_stdin_is_an_empty_one(bus: busq.Bus) -> None:
     with bus.join("ann") as ann:
         command = f"exec {sys.executable} -m busq send {bus.name} ann <&-"
-        done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=PATIENCE_S)
+        done = subprocess.run(["sh", "-c", command], cwd=TESTS, capture_output=True, timeout=PATIENCE_S)
         assert (done.returncode, done.stderr) == (0, b"")
         assert ann.recv(timeout=0).data == b""
