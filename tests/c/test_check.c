@@ -311,7 +311,9 @@ static void test_all_random_executions_are_made_where_nothing_is_violated(uint64
   busq_check_config config = plain;
   config.search = BUSQ_CHECK_WALK;
   config.messages = 4;
-  config.judged = UINT32_MAX & ~(1u << BUSQ_CHECK_GENUINE);
+  config.judged = LOST | (1u << BUSQ_PROPERTY_DUPLICATED) | (1u << BUSQ_PROPERTY_PHANTOM) |
+                  (1u << BUSQ_PROPERTY_FIFO) | CAUSAL | ENDLESS | STUCK | (1u << BUSQ_CHECK_BUFFERS) |
+                  (1u << BUSQ_CHECK_REFUSED) | (1u << BUSQ_CHECK_KEPT) | (1u << BUSQ_CHECK_INVARIANT);
   config.walks = check_share(2000);
   config.seed = seed;
   busq_check_facts facts[2];
