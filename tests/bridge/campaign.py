@@ -91,9 +91,16 @@ class Sender(threading.Thread):
                 while not self._ends.is_set():
                     self._send(peer, self._chance.choice((0.05, 1.0, WAIT_S)))
                 self._send(peer, 10 * WAIT_S)
-                peer.send("@prices", b"", timeout=10 * WAIT_S)
+                while not self._end(peer):  # what the last fault has done may not be over
+                    time.sleep(0.005)
         except BaseException as error:
             self.failed = error
+
+    def _end(self, peer: Any) -> bool:
+        with contextlib.suppress(busq.Unreachable, busq.PeerDead):
+            peer.send("@prices", b"", timeout=10 * WAIT_S)
+            return True
+        return False
 
     def _send(self, peer: Any, timeout_s: float) -> None:
         number = len(self.fates)
@@ -118,9 +125,9 @@ class Member(threading.Thread):
         self.wrong: list[str] = []
 
     def run(self) -> None:
-        n_ended, seen = 0, set()
+        ended, seen = set(), set()
         with self._peer as peer:
-            while n_ended < 2:
+            while len(ended) < 2:
                 message = peer.recv(timeout=20 * WAIT_S)
                 if message.kind != "data":
                     continue
@@ -129,7 +136,7 @@ class Member(threading.Thread):
                         self.wrong.append(f"local {message.data!r} came before the wide one")
                     continue
                 if not message.data:
-                    n_ended += 1
+                    ended.add(message.sender)
                     continue
                 self.wide.append((message.sender, message.data, message.place))
                 if message.sender.startswith(self._peer_machine):
@@ -289,8 +296,12 @@ def run(n_faults: int, seed: int, directory: Path, say: Callable[[str], object] 
             if ended:
                 return ended
         ends.set()
-        for thread in (*senders, *members):
-            thread.join()
+        for sender in senders:
+            sender.join()
+        if any(sender.failed for sender in senders):  # then its last message never comes, and the members wait for that
+            return [f"{sender.name_there}: {sender.failed!r}" for sender in senders if sender.failed]
+        for member in members:
+            member.join()
     say(", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sorted(done.items())))
     return list(found_wrong(members, senders))
 
