@@ -180,6 +180,8 @@ def _joined(column: Any, *, has_many: bool) -> Any:
     if not has_many or not pa.types.is_string(column.type):
         return column.combine_chunks()
     chunks = pc.dictionary_encode(column).chunks  # with one dictionary for all of them
+    if not chunks:
+        return pc.dictionary_encode(column.combine_chunks())
     indices = pa.concat_arrays([chunk.indices for chunk in chunks])
     return pa.DictionaryArray.from_arrays(indices, chunks[0].dictionary)
 

@@ -175,6 +175,15 @@ def test_what_is_chosen_from_is_not_empty(text: str) -> None:
         parsed(text)
 
 
+def test_a_table_of_names_without_a_row_tells_nothing_and_is_no_error(tmp_path: Path) -> None:
+    rows = table(events(*NAMES["text"]))
+    pq.write_table(rows.slice(0, 0), tmp_path / "a.parquet")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert [finding.kind for finding in run.findings] == ["no-messages"]
+    pq.write_table(rows, tmp_path / "b.parquet")
+    assert faults(tmp_path) == FAULTS
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="reading TOML needs Python 3.11")
 def test_a_file_beside_the_tables_says_it_once_and_for_all(tmp_path: Path) -> None:
     rows = [{**row, "node": row.pop("process")} for row in events(*NAMES["text"])]
