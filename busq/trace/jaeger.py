@@ -14,13 +14,24 @@ from typing import Any
 
 from busq.trace.otlp import read_with
 from busq.trace.run import Run, Source
-from busq.trace.spans import BadSpan, Span, Spans, context_of, dicts, identity, parse, shown, span_of, time_of
+from busq.trace.spans import (
+    BadSpan,
+    Span,
+    Spans,
+    context_of,
+    dicts,
+    identity,
+    names_in,
+    parse,
+    shown,
+    span_of,
+    times_in_microseconds,
+)
 from busq.trace.text import BadLines
 
 __all__ = ["is_log", "read"]
 
 _NAMED = re.compile(rb'"(traceID|spanID|operationName)"\s*:')
-_MICROSECOND = 1000
 
 
 def is_log(head: bytes) -> bool:
@@ -29,7 +40,7 @@ def is_log(head: bytes) -> bool:
     >>> is_log(b'{"data":[{"traceID":"1","spans":[{"spanID":"2","operationName":"x"'), is_log(b'{"data":[]}')
     (True, False)
     """
-    return head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] in (b"{", b"[") and len(set(_NAMED.findall(head))) == 3
+    return names_in(head, _NAMED) == 3
 
 
 def read(source: Source, columns: Sequence[str] | None = None) -> Run:
@@ -70,10 +81,7 @@ def _span(raw: Mapping[str, Any], processes: Any, path: str, line: int) -> Span:
     if not isinstance(process, dict):
         raise BadSpan(f"processID {shown(raw.get('processID'))}: expected one of the processes of its trace")
     tags = _texts(raw.get("tags"))
-    begin = time_of(raw, "startTime", _MICROSECOND, "microseconds")
-    duration = raw.get("duration")
-    if not isinstance(duration, int) or duration < 0:
-        raise BadSpan(f"duration {shown(duration)}: expected microseconds")
+    times = times_in_microseconds(raw, "startTime", raw.get("duration"))
     parent, links = None, []
     for reference in dicts(raw.get("references")):
         context = context_of(reference.get("traceID"), reference.get("spanID"))
@@ -88,7 +96,7 @@ def _span(raw: Mapping[str, Any], processes: Any, path: str, line: int) -> Span:
         parent,
         identity(_texts(process.get("tags")) | service),
         tags.get("span.kind"),
-        (begin, begin + _MICROSECOND * duration),
+        times,
         links,
         tags,
         (path, line),

@@ -22,10 +22,12 @@ __all__ = [
     "context_of",
     "dicts",
     "identity",
+    "names_in",
     "parse",
     "shown",
     "span_of",
     "time_of",
+    "times_in_microseconds",
 ]
 
 Context = tuple[str, str]  # trace and span
@@ -45,6 +47,7 @@ _INSTANCE = ("service.instance.id",)
 _CLIENT = ("client-uuid",)  # of clients of Jaeger
 _PLACE = ("k8s.pod.uid", "k8s.pod.name", "container.id", "host.id", "host.name", "hostname", "ip", "process.pid")
 _TIME_MAX = 1 << 63
+_MICROSECOND_NS = 1000
 
 
 class BadSpan(Exception):
@@ -214,3 +217,17 @@ def time_of(raw: Mapping[str, Any], name: str, unit_ns: int, unit: str) -> int:
     if not re.fullmatch(r"\d{1,19}", text, re.ASCII) or not 0 < int(text) * unit_ns < _TIME_MAX:
         raise BadSpan(f"{name} {shown(value)}: expected {unit} since 1970")
     return int(text) * unit_ns
+
+
+def times_in_microseconds(raw: Mapping[str, Any], begin: str, duration: Any) -> tuple[int, int]:
+    """Return when a span began, by that field, and ended, in nanoseconds; BadSpan for anything else."""
+    begin_ns = time_of(raw, begin, _MICROSECOND_NS, "microseconds")
+    if not isinstance(duration, int) or duration < 0:
+        raise BadSpan(f"duration {shown(duration)}: expected microseconds")
+    return begin_ns, begin_ns + _MICROSECOND_NS * duration
+
+
+def names_in(head: bytes, names: re.Pattern[bytes]) -> int:
+    """Return how many different names that an expression finds stand in the beginning of a JSON text; 0 of another."""
+    is_json = head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] in (b"{", b"[")
+    return len(set(names.findall(head))) if is_json else 0

@@ -14,13 +14,23 @@ from typing import Any
 
 from busq.trace.otlp import read_with
 from busq.trace.run import Run, Source
-from busq.trace.spans import BadSpan, Span, Spans, context_of, identity, parse, shown, span_of, time_of
+from busq.trace.spans import (
+    BadSpan,
+    Span,
+    Spans,
+    context_of,
+    identity,
+    names_in,
+    parse,
+    shown,
+    span_of,
+    times_in_microseconds,
+)
 from busq.trace.text import BadLines
 
 __all__ = ["is_log", "read"]
 
 _NAMED = re.compile(rb'"(traceId|id|localEndpoint|binaryAnnotations)"\s*:')
-_MICROSECOND = 1000
 
 
 def is_log(head: bytes) -> bool:
@@ -29,7 +39,7 @@ def is_log(head: bytes) -> bool:
     >>> is_log(b'[{"traceId":"1","id":"2","localEndpoint":{"serviceName":"shop"}}]'), is_log(b'[{"id": 1}]')
     (True, False)
     """
-    return head.lstrip(b"\xef\xbb\xbf \r\n\t")[:1] in (b"{", b"[") and len(set(_NAMED.findall(head))) >= 3
+    return names_in(head, _NAMED) >= 3
 
 
 def read(source: Source, columns: Sequence[str] | None = None) -> Run:
@@ -63,10 +73,7 @@ def _span(raw: Mapping[str, Any], path: str, line: int) -> Span:
     tags = {name: str(value) for name, value in _object(raw, "tags").items()}
     endpoint = {name: str(value) for name, value in _object(raw, "localEndpoint").items()}
     address = ":".join(endpoint[key] for key in ("ipv4", "ipv6", "port") if endpoint.get(key))
-    begin = time_of(raw, "timestamp", _MICROSECOND, "microseconds")
-    duration = raw.get("duration") or 0
-    if not isinstance(duration, int) or duration < 0:
-        raise BadSpan(f"duration {shown(duration)}: expected microseconds")
+    times = times_in_microseconds(raw, "timestamp", raw.get("duration") or 0)
     context = context_of(raw.get("traceId"), raw.get("id"))
     parent = context_of(raw.get("traceId"), raw.get("parentId"))
     if raw.get("shared") is True and context is not None:
@@ -76,7 +83,7 @@ def _span(raw: Mapping[str, Any], path: str, line: int) -> Span:
         parent,
         identity(tags | {"service.name": endpoint.get("serviceName", "")}, address),
         raw.get("kind"),
-        (begin, begin + _MICROSECOND * duration),
+        times,
         [],
         tags,
         (path, line),
