@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from busq.trace import places
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
+from busq.trace.tables import in_one_piece
 from busq.trace.text import stem
 
 __all__ = ["RUNS_BY", "WAYS", "Group", "Part", "Parts", "Sample", "dataset_of", "grouped", "hive_keys", "sample_of"]
@@ -123,7 +124,7 @@ def sample_of(processes: Any, *others: Any, rows: int) -> Sample:
 
 def _numbers(column: Any) -> Any:
     """Return numbers for the values of a column, which do not depend on what else is in it."""
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    values = in_one_piece(column)
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_integer(values.type):

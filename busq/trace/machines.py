@@ -18,10 +18,9 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,10 +30,10 @@ from busq.trace.finding import Finding
 from busq.trace.gather import File, gather_parquet
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
+from busq.trace.tables import Ints, in_one_piece, numbers, replaced
 
 __all__ = ["gather", "merged", "read"]
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 _PARTS = "machines"  # an option of a source: which of its files are whose
 _NEEDED = ("label", "group", "view")
@@ -144,20 +143,13 @@ def _moved(log: pa.Table, offset: int, machine: str, cursors: Sequence[int]) -> 
 
 
 def _moved_lists(column: Any, offset: int, cursors: Sequence[int]) -> pa.Array:
-    lists = _one(column)
-    items, owners = _numbers(lists.flatten()), pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
+    lists = in_one_piece(column)
+    items, owners = numbers(lists.flatten()), pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)
     stays = ~np.isin(items, cursors)
     moved = np.where(items >= 0, items + offset, items)[stays]  # -1: a member that is not known any more
     lengths = np.bincount(owners[stays], minlength=len(lists))
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.ListArray.from_arrays(starts, pa.array(moved, pa.int32()), type=column.type, mask=pc.is_null(lists))
-
-
-def _one(column: Any) -> pa.Array:
-    """Return a column that stands together in memory."""
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 # ---- messages of all machines ----
@@ -180,23 +172,23 @@ class _Copies:
     def of(cls, log: pa.Table, machine: int, process: int) -> _Copies:
         """Return those in the log of a bridge."""
         empty = "label" not in log.column_names or log["label"].null_count == log.num_rows
-        named = pa.nulls(log.num_rows, pa.string()) if empty else _one(log["label"])
+        named = pa.nulls(log.num_rows, pa.string()) if empty else in_one_piece(log["label"])
         found = pc.extract_regex(named, _NAMED)
-        is_one = pc.and_(pc.is_valid(found), pc.equal(_one(log["kind"]), int(Kind.SEND)))
+        is_one = pc.and_(pc.is_valid(found), pc.equal(in_one_piece(log["kind"]), int(Kind.SEND)))
         rows = np.flatnonzero(pc.fill_null(is_one, False).to_numpy(zero_copy_only=False))
         parts = found.take(pa.array(rows))
-        place, index = (_numbers(pc.struct_field(parts, name).cast(pa.int64())) for name in ("place", "index"))
+        place, index = (numbers(pc.struct_field(parts, name).cast(pa.int64())) for name in ("place", "index"))
         taken = log.take(pa.array(rows))
         has_groups = {"group", "view"} <= set(log.column_names)
         group = taken["group"].cast(pa.string()) if has_groups else pa.nulls(len(rows), pa.string())
         return cls(
             key=place << _INDEX_BITS | index,
-            is_other=_numbers(pc.not_equal(pc.struct_field(parts, "elsewhere"), "").cast(pa.int64())),
+            is_other=numbers(pc.not_equal(pc.struct_field(parts, "elsewhere"), "").cast(pa.int64())),
             machine=np.full(len(rows), machine, np.int64),
             process=np.full(len(rows), process, np.int64),
             row=rows.astype(np.int64),
-            message=_numbers(taken["message"]),
-            view=_numbers(taken["view"]) if has_groups else np.full(len(rows), -1, np.int64),
+            message=numbers(taken["message"]),
+            view=numbers(taken["view"]) if has_groups else np.full(len(rows), -1, np.int64),
             group=np.array([(name or "").partition("/")[2] for name in group.to_pylist()], np.object_),
         )
 
@@ -230,31 +222,31 @@ class _Joined:
     def _renamed(self, log: pa.Table) -> pa.Table:
         """Return a log in which each copy has the name of the one in front."""
         its = self.copies
-        message = _numbers(log["message"]).copy()
+        message = numbers(log["message"]).copy()
         if not len(its.key):
             return log
         known = its.message[self.by_name]
         at = np.minimum(np.searchsorted(known, message), len(known) - 1)
         is_copy = known[at] == message
         message[is_copy] = its.message[self.first[self.by_name[at[is_copy]]]]
-        return _with(log, "message", pa.array(message, mask=_nulls(log["message"])))
+        return replaced(log, "message", pa.array(message, mask=_nulls(log["message"])))
 
     def _bridge(self, log: pa.Table, process: int, lists: tuple[Ints, pa.Array]) -> pa.Table:
         """Return the log of a bridge: it sends what it is the first to send, and gets the rest."""
         mine = self.copies.process == process
-        kind = _numbers(log["kind"]).copy()
+        kind = numbers(log["kind"]).copy()
         kind[self.copies.row[mine & ~self.is_first]] = int(Kind.DELIVER)
         rows, new = lists
-        old = _one(log["destinations"])
+        old = in_one_piece(log["destinations"])
         chosen = np.arange(log.num_rows)
         chosen[rows] = log.num_rows + np.arange(len(rows))
-        log = _with(log, "kind", pa.array(kind))
-        log = _with(log, "destinations", pa.concat_arrays([old, new.cast(old.type)]).take(pa.array(chosen)))
+        log = replaced(log, "kind", pa.array(kind))
+        log = replaced(log, "destinations", pa.concat_arrays([old, new.cast(old.type)]).take(pa.array(chosen)))
         for name in ("group", "view"):  # each machine has its own of them
             if name in log.column_names:
                 is_copy = np.zeros(log.num_rows, bool)
                 is_copy[self.copies.row[mine]] = True
-                log = _with(log, name, pc.if_else(pa.array(is_copy), pa.scalar(None, log[name].type), log[name]))
+                log = replaced(log, name, pc.if_else(pa.array(is_copy), pa.scalar(None, log[name].type), log[name]))
         return log
 
     def _destinations(self, logs: Sequence[pa.Table]) -> dict[int, tuple[Ints, pa.Array]]:
@@ -263,10 +255,10 @@ class _Joined:
         first, to = [self.first[~self.is_first]], [its.process[~self.is_first]]
         for process in np.unique(its.process):
             mine = np.flatnonzero(its.process == process)
-            lists = _one(logs[process]["destinations"]).take(pa.array(its.row[mine]))
+            lists = in_one_piece(logs[process]["destinations"]).take(pa.array(its.row[mine]))
             lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
             first.append(np.repeat(self.first[mine], lengths))
-            to.append(_numbers(lists.flatten()))
+            to.append(numbers(lists.flatten()))
         for places_, bridges in self._left_out():
             first.append(places_)
             to.append(bridges)
@@ -297,15 +289,5 @@ class _Joined:
                 yield heads[inside][is_out], its.process[before][is_out]
 
 
-def _numbers(column: Any) -> Ints:
-    """Return a column as numbers, -1 for null."""
-    return pc.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-
-
 def _nulls(column: Any) -> Any:
     return pc.is_null(column).to_numpy(zero_copy_only=False)
-
-
-def _with(log: pa.Table, name: str, column: Any) -> pa.Table:
-    field = log.schema.field(name)
-    return log.set_column(log.column_names.index(name), field, column.cast(field.type))

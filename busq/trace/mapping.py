@@ -34,6 +34,7 @@ from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED, derived, one_
 from busq.trace.ordering import by_clocks, in_order
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind, message_of
+from busq.trace.tables import in_one_piece
 from busq.trace.vector_clocks import Event, messages
 
 __all__ = ["PROCESSES_MAX", "Processes", "indexed", "mapped", "named", "numbered", "same_type"]
@@ -191,8 +192,7 @@ def _lengths(lists: Any) -> Any:
 
 def _codes(encoded: Any) -> Any:
     """Return the indices of a column with a dictionary, -1 for nulls."""
-    array = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    return pc.fill_null(array.indices, -1).to_numpy(zero_copy_only=False)
+    return pc.fill_null(in_one_piece(encoded).indices, -1).to_numpy(zero_copy_only=False)
 
 
 # ---- a run ----

@@ -24,7 +24,7 @@ from busq.trace.parquet_head import Head, head_of, runs_of, with_file
 from busq.trace.queue_readers import queues_of, resolved
 from busq.trace.run import Run, Source
 from busq.trace.schema import NAMED, OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
-from busq.trace.tables import UNKNOWN_KIND, cast
+from busq.trace.tables import UNKNOWN_KIND, cast, in_one_piece
 
 __all__ = ["read"]
 
@@ -317,7 +317,7 @@ def _log(parts: list[_Segment], name: str, findings: list[Finding]) -> pa.Table 
 
 def _steps(position: pa.ChunkedArray) -> Any:
     """Return how far each position is from the one before."""
-    column = position.combine_chunks() if isinstance(position, pa.ChunkedArray) else position
+    column = in_one_piece(position)
     return pc.subtract(column[1:], column[:-1])
 
 

@@ -19,18 +19,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq.trace.schema import Kind
+from busq.trace.tables import Ints, numbers, replaced
 
 __all__ = ["queues_of", "readers_of", "resolved"]
 
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 _GOT = pa.array([int(Kind.DELIVER), int(Kind.REDELIVER)], pa.int8())
 
@@ -91,8 +89,8 @@ class _Taken:
         for member in members:
             log = logs[member]
             rows = np.flatnonzero(pc.is_in(log["kind"], value_set=_GOT).to_numpy())
-            message.append(_numbers(log["message"])[rows])
-            again.append((_numbers(log["kind"])[rows] == int(Kind.REDELIVER)).astype(np.int64))
+            message.append(numbers(log["message"])[rows])
+            again.append((numbers(log["kind"])[rows] == int(Kind.REDELIVER)).astype(np.int64))
             process.append(np.full(len(rows), member, np.int64))
             row.append(rows.astype(np.int64))
         columns = [np.concatenate(parts) for parts in (message, again, process, row)]
@@ -107,11 +105,11 @@ class _Taken:
         is_other = np.arange(len(first)) != first
         is_back = self.again[first] == 1
         moves = is_other & ~is_back & (self.process != self.process[first])
-        kinds = _numbers(log["kind"]).copy()
+        kinds = numbers(log["kind"]).copy()
         mine = self.process == process
         kinds[self.row[mine & (moves | (is_back & is_other))]] = int(Kind.LOCAL)
         kinds[self.row[mine & is_back & ~is_other]] = int(Kind.PASS)
-        settled = _with(log, "kind", pa.array(kinds, pa.int8()))
+        settled = replaced(log, "kind", pa.array(kinds, pa.int8()))
         added = np.flatnonzero(moves & (self.process[first] == process))
         added = added[np.lexsort((self.row[added], self.process[added]))]
         return _with_more(settled, [self._copy(place) for place in added]) if len(added) else settled
@@ -125,18 +123,18 @@ class _Taken:
             return log
         column = log["destinations"].combine_chunks()
         lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
-        to = _numbers(column.flatten()).copy()
+        to = numbers(column.flatten()).copy()
         owners = np.repeat(np.arange(log.num_rows), lengths)
-        is_sent = _numbers(log["kind"]) == int(Kind.SEND)
+        is_sent = numbers(log["kind"]) == int(Kind.SEND)
         chosen = np.flatnonzero((to == queue) & is_sent[owners])
         if not len(chosen):
             return log
-        to[chosen] = self._takers(_numbers(log["message"])[owners[chosen]], queue)
+        to[chosen] = self._takers(numbers(log["message"])[owners[chosen]], queue)
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         lists = pa.ListArray.from_arrays(
             starts, pa.array(to, column.type.value_type), type=column.type, mask=pc.is_null(column)
         )
-        return _with(log, "destinations", lists)
+        return replaced(log, "destinations", lists)
 
     def _takers(self, messages: Ints, queue: int) -> Ints:
         """Return for each message which reader took it; for one that none took, where it is missing."""
@@ -160,22 +158,12 @@ def _has(log: pa.Table, kind: Kind) -> bool:
     return bool(pc.any(pc.equal(log["kind"], int(kind))).as_py())
 
 
-def _numbers(column: Any) -> Ints:
-    """Return a column as numbers, -1 for null."""
-    return pc.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-
-
-def _with(log: pa.Table, name: str, column: Any) -> pa.Table:
-    field = log.schema.field(name)
-    return log.set_column(log.column_names.index(name), field, column.cast(field.type))
-
-
 def _with_more(log: pa.Table, rows: Sequence[pa.Table]) -> pa.Table:
     """Return a log with rows of others at its end: at places, and of a process, of its own."""
     more = pa.concat_tables([row.select(log.column_names) for row in rows])
     if "position" in log.column_names:
         last = log["position"][-1].as_py() if log.num_rows else -1
-        more = _with(more, "position", pa.array(np.arange(len(rows)) + last + 1, pa.int64()))
+        more = replaced(more, "position", pa.array(np.arange(len(rows)) + last + 1, pa.int64()))
     if "process" in log.column_names and log.num_rows:
-        more = _with(more, "process", pa.array(np.full(len(rows), log["process"][0].as_py()), pa.int32()))
+        more = replaced(more, "process", pa.array(np.full(len(rows), log["process"][0].as_py()), pa.int32()))
     return pa.concat_tables([log, more])

@@ -7,15 +7,31 @@ Nothing is bent to fit: a value that has no exact counterpart is an error, which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq.trace.errors import TraceError
 from busq.trace.schema import SCHEMA, Kind
 
-__all__ = ["BROKEN", "KIND_NAMES", "UNKNOWN_KIND", "cast", "conform", "count_from", "kinds"]
+__all__ = [
+    "BROKEN",
+    "KIND_NAMES",
+    "UNKNOWN_KIND",
+    "Ints",
+    "cast",
+    "conform",
+    "count_from",
+    "in_one_piece",
+    "kinds",
+    "numbers",
+    "replaced",
+]
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 
 # Raised by Arrow for files and columns that are not what they claim to be.
 BROKEN = (pa.ArrowException, UnicodeDecodeError, OverflowError, OSError)
@@ -180,3 +196,19 @@ def _kinds_of_words(words: Any) -> Any:
         table = pa.array([UNKNOWN_KIND if number is None else int(number) for number in numbers], pa.int8())
         arrays.append(table.take(chunk.indices))
     return pa.chunked_array(arrays, pa.int8())
+
+
+def in_one_piece(column: Any) -> pa.Array:
+    """Return a column that stands together in memory."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def numbers(column: Any) -> Ints:
+    """Return a column as numbers, -1 for null."""
+    return pc.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+
+
+def replaced(log: pa.Table, name: str, column: Any) -> pa.Table:
+    """Return a log with another column in the place of one, of the same type."""
+    field = log.schema.field(name)
+    return log.set_column(log.column_names.index(name), field, column.cast(field.type))
