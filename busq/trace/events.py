@@ -11,9 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from busq._util.side_by_side import side_by_side
 from busq.trace.schema import Kind
 
 __all__ = ["Events", "Rows"]
+
+_ARRAYS = ("process", "kind", "message", "sender", "tells", "file", "line", "of_messages")
 
 
 @dataclass(kw_only=True)
@@ -93,7 +96,7 @@ class Rows(Events):
     def arrange(self, order: Any) -> None:
         """Put these rows in this order; those that are not in it are gone.
 
-        They are moved column by column, so that a large run is never there twice.
+        They are moved column by column, one on each core, so that a large run is never there twice.
         """
         lengths = self.lengths[order]
         ends = np.cumsum(lengths)
@@ -102,10 +105,14 @@ class Rows(Events):
         places += np.arange(len(places))
         self.to, self.lengths = self.to[places], lengths
         del places
-        for name in ("process", "kind", "message", "sender", "tells", "file", "line", "of_messages"):
-            setattr(self, name, getattr(self, name)[order])
         chosen = pa.array(order)
-        for name in list(self.columns):
-            self.columns[name] = self.columns[name].take(chosen)
+
+        def move(name: str) -> None:
+            if name in self.columns:
+                self.columns[name] = self.columns[name].take(chosen)
+            else:
+                setattr(self, name, getattr(self, name)[order])
+
+        side_by_side(move, [*_ARRAYS, *self.columns])
         self.clocks = [self.clocks[row] for row in order] if self.clocks else None
         self.is_tied = None if self.is_tied is None else self.is_tied[order]

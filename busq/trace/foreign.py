@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from busq._util.side_by_side import side_by_side
 from busq.trace import places
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
@@ -145,19 +147,14 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 def _rows(source: Source, findings: list[Finding]) -> _Rows:
     fields = Fields(source.options)
     greatest = _greatest(source, fields)
-    tables, files, lines = [], [], []
-    shapes = set()
-    for number, path in enumerate(source.paths):
-        try:
-            with parquet_file(path) as file:
-                table, its_lines, are_messages = _of_file(path, file, fields, source, greatest)
-        except TraceError:
-            raise
-        except BROKEN as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            text = f"{path}: the file is damaged or cut off: {reason}"
-            findings.append(Finding("truncated", text, path=path))
+    tables, files, lines = list[pa.Table](), list[Any](), list[Any]()
+    shapes = set[bool]()
+    read_one = partial(_read_file, fields=fields, source=source, greatest=greatest)
+    for number, found in enumerate(side_by_side(read_one, source.paths)):
+        if isinstance(found, Finding):
+            findings.append(found)
             continue
+        table, its_lines, are_messages = found
         tables.append(table)
         files.append(np.full(table.num_rows, number, np.int32))
         lines.append(its_lines.to_numpy(zero_copy_only=False))
@@ -168,11 +165,30 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
         raise TraceError(f"{source.name}: rows of some files are events, and messages of others: give --field or shape")
     together = pa.concat_tables(_alike(tables), promote_options="permissive")
     tables.clear()
-    columns, are_messages = {}, shapes.pop()
-    for name in together.column_names:  # one after the other, which frees what was copied
-        columns[name] = _joined(together[name], has_many=name == "message" and not are_messages)
-        together = together.drop_columns([name])
+    are_messages = shapes.pop()
+    parts = {name: together[name] for name in together.column_names}
+    del together
+
+    def join(name: str) -> Any:
+        return _joined(parts.pop(name), has_many=name == "message" and not are_messages)  # frees what was copied
+
+    names = sorted(parts, key=lambda name: name != "message")  # that takes longest
+    columns = dict(zip(names, side_by_side(join, names), strict=True))
     return _Rows(columns, np.concatenate(files), np.concatenate(lines), are_messages)
+
+
+def _read_file(
+    path: str, fields: Fields, source: Source, greatest: Mapping[str, int]
+) -> tuple[pa.Table, Any, bool] | Finding:
+    """Return the fields of a file, as `_of_file` does, or why it cannot be read."""
+    try:
+        with parquet_file(path) as file:
+            return _of_file(path, file, fields, source, greatest)
+    except TraceError:
+        raise
+    except BROKEN as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        return Finding("truncated", f"{path}: the file is damaged or cut off: {reason}", path=path)
 
 
 def _joined(column: Any, *, has_many: bool) -> Any:

@@ -407,6 +407,20 @@ def test_only_what_is_asked_for() -> None:
     assert tuple(history.judge(REMARKS)) == REMARKS
 
 
+def test_judged_side_by_side_is_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As histories of a million events are, where there are cores for it."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
+    rng = random.Random(5)
+    asked = (*PROPERTIES, *REMARKS, *CONDITIONS)
+    for _ in range(300):
+        history = to_history(random_logs(rng, is_honest=rng.random() < 0.5))
+        some = rng.sample(asked, rng.randrange(len(asked) + 1))
+        with monkeypatch.context() as patched:
+            patched.setattr("busq.lab.observers._EVENTS_BESIDE", 0)
+            beside, facts = history.judge(some), history.facts()
+        assert (beside, facts) == (history.judge(some), history.facts())
+
+
 def test_bad_input_is_named_and_changes_nothing() -> None:
     history = History(2)
     with pytest.raises(ValueError, match="'carl' is not one of the 2 processes"):
