@@ -19,6 +19,7 @@ import pyarrow.csv as arrow_csv
 
 from busq.trace.dataset import hive_keys
 from busq.trace.field_names import Fields
+from busq.trace.foreign import check_columns
 from busq.trace.parsed_records import Block, Parsed, Record, block_of, build, records_of
 from busq.trace.record_blocks import block_in, pieces, text_of
 from busq.trace.run import Run, Source
@@ -71,13 +72,14 @@ def _heading(first: str) -> list[str]:
 
 
 def records_in(path: str, options: Mapping[str, str]) -> Parsed:
-    """Return what stands in a file; OSError."""
+    """Return what stands in a file; OSError, or TraceError where two columns that count have one name."""
     data, cut = content(path)
     whole = text_of(data).replace(b"\0", "\ufffd".encode())
     body = whole.lstrip(b"\n")
     blank = len(whole) - len(body)  # lines before the heading
     first = body[: body.find(b"\n")].decode() if b"\n" in body else body.decode()
     heading = _heading(first)
+    check_columns(path, heading, options)
     parsed = Parsed(path, f"{len(heading)} values, of {', '.join(heading)}")
     parsed.cut = blank + body.count(b"\n") + 1 if not body.endswith(b"\n") else 0
     parsed.findings += [cut] if cut else []

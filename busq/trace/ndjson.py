@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
@@ -23,6 +24,7 @@ __all__ = ["first_records", "is_log", "read", "records_in", "runs_in"]
 
 _LOOKED_AT = 20
 _HEAD = 1 << 16
+_OPENED_MAX = 500  # brackets of a line
 _KEY = re.compile(r'[{,]\s*"([^"\\]{1,40})"\s*:')
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, perhaps
 
@@ -93,6 +95,8 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
 
 def _columns(piece: bytes, keys: Mapping[str, str], fields: Fields, line: int) -> Block | None:
     """Return lines as columns, the first of this number; None where they have to be read one by one."""
+    if _is_deep(piece):
+        return None
     schema: pa.Schema | None = None
     for _ in range(2):
         try:
@@ -111,6 +115,14 @@ def _columns(piece: bytes, keys: Mapping[str, str], fields: Fields, line: int) -
     if table.num_rows != piece.count(b"\n") + (not piece.endswith(b"\n")):
         return None
     return block_in(table, keys, fields, line)
+
+
+def _is_deep(piece: bytes) -> bool:
+    """Return whether a line may hold so many records in records that PyArrow, which goes down by calls, would crash."""
+    letters = np.frombuffer(piece, np.uint8)
+    opened = np.cumsum((letters == ord("[")) | (letters == ord("{")), dtype=np.int64)
+    ends = np.append(opened[letters == ord("\n")], opened[-1:])
+    return bool(np.diff(ends, prepend=0).max(initial=0) > _OPENED_MAX)
 
 
 def _records(piece: bytes, parsed: Parsed, keys: Mapping[str, str], fields: Fields, first: int) -> list[Record]:

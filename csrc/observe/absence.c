@@ -5,7 +5,8 @@
  * Guarantee: every pair that counts as lost, and every delivery that counts as phantom, is either definite or open,
  * never both.  A loss is open where the receiver's log is incomplete, or delivers no message that its sender sent later
  * (it may have ended before).  A phantom is open where no process sent it, and the log of the process that it names as
- * its sender is incomplete or sends nothing with a higher number.  All else is definite.
+ * its sender is incomplete or sends nothing with a higher number; where it names no process, if any log is incomplete.
+ * All else is definite.
  *
  * Mechanism: for each receiver one pass over its log, which notes what was delivered and the latest message of each
  * sender, then one over the messages that do not reach all receivers.
@@ -25,6 +26,8 @@ typedef struct {
   uint64_t *past;      /* by process: 1 + the highest number of its own messages that its log sends; 0: it sends none */
   uint32_t *unreached; /* messages */
   uint32_t n_unreached;
+  bool is_any_incomplete;
+  uint64_t n_nobodys; /* open phantoms whose sender nobody knows */
   busq_absence *lost;
   uint64_t *open_losses;
   busq_absence *phantom;
@@ -77,8 +80,11 @@ static void note_past(absence *a)
 static bool phantom_is_open(const absence *a, uint64_t name, const busq_observe_message *m)
 {
   const uint64_t sender = name_sender(name);
-  return m->sender == BUSQ_OBSERVE_NOBODY && sender < a->history->n_processes &&
-         (a->is_incomplete[sender] || a->past[sender] <= name_number(name));
+  if (m->sender != BUSQ_OBSERVE_NOBODY)
+    return false;
+  if (sender >= a->history->n_processes)
+    return a->is_any_incomplete;
+  return a->is_incomplete[sender] || a->past[sender] <= name_number(name);
 }
 
 static void note_phantom(absence *a, uint32_t receiver, uint32_t message)
@@ -87,7 +93,10 @@ static void note_phantom(absence *a, uint32_t receiver, uint32_t message)
   const uint64_t name = a->history->index.names[message];
   if (phantom_is_open(a, name, m)) {
     a->phantom->n_open++;
-    a->open_phantoms[name_sender(name)]++;
+    if (name_sender(name) < a->history->n_processes)
+      a->open_phantoms[name_sender(name)]++;
+    else
+      a->n_nobodys++;
   } else if (!a->phantom->n_definite++) {
     a->phantom->message = name;
     a->phantom->processes[0] = receiver;
@@ -148,9 +157,13 @@ static void judge(absence *a)
 {
   const uint32_t n = a->history->n_processes;
   uint32_t first = 0;
+  for (uint32_t process = 0; process < n; process++)
+    a->is_any_incomplete |= a->is_incomplete[process] != 0;
   note_past(a);
   for (uint32_t receiver = 0; receiver < n; receiver++)
     read_log(a, receiver, true);
+  for (uint32_t process = 0; process < n; process++)
+    a->open_phantoms[process] += a->is_incomplete[process] ? a->n_nobodys : 0;
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
     const busq_observe_message *m = &a->history->messages[message];
     if (m->sender != BUSQ_OBSERVE_NOBODY && a->reached[message] < m->n_destinations)

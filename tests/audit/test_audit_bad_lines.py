@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines and headings of logs that cannot be read: no verdict stands on what they may have held."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="traces need pyarrow")
+
+from busq.audit.native import audit
+from busq.audit.result import INVALID, UNKNOWN
+from busq.trace import TraceError, find, read
+
+HEADING = "process,kind,message,destinations,time"
+
+
+def csv(folder: Path, *rows: str, heading: str = HEADING) -> Path:
+    path = folder / "events.csv"
+    path.write_text("\n".join([heading, *rows]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("time", ["NaN", "inf", "9" * 30])
+def test_a_send_whose_line_cannot_be_read_may_have_been_that_of_a_delivery(time: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, f"ann,send,m1,bob,{time}", "ann,send,m2,bob,2", "bob,deliver,m1,,3", "bob,deliver,m2,,4")
+    phantom = audit(read(path)).checks["phantom"]
+    assert (phantom.verdict, phantom.count) == (UNKNOWN, 1)
+    assert phantom.text == "bob delivered m1, which nobody sent, but the log of ann lacks events"
+
+
+def test_what_nobody_sent_is_invented_where_all_lines_can_be_read(tmp_path: Path) -> None:
+    path = csv(tmp_path, "ann,send,m2,bob,2", "bob,deliver,m1,,3", "bob,deliver,m2,,4")
+    phantom = audit(read(path)).checks["phantom"]
+    assert (phantom.verdict, phantom.text) == (INVALID, "bob delivered m1, which nobody sent")
+
+
+@pytest.mark.parametrize("name", ["kind", "process"])
+def test_two_columns_of_one_name_are_refused(name: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, "ann,send,m1,bob,1", "bob,deliver,m1,,2", heading=HEADING.replace("time", name))
+    with pytest.raises(TraceError, match=f"2 columns are called '{name}': expected one"):
+        read(find(path).sources[0])
+
+
+def test_records_in_20000_records_are_a_bad_line(tmp_path: Path) -> None:
+    """PyArrow goes down by calls, and would end the process."""
+    path = tmp_path / "events.ndjson"
+    ann = {"process": "ann", "kind": "send", "message": "m1", "destinations": ["bob"]}
+    bob = {"process": "bob", "kind": "deliver", "message": "m1"}
+    deep = '{"process": "ann", "kind": "send", "message": "m2", "x": ' + "[" * 20_000 + "]" * 20_000 + "}"
+    path.write_text("\n".join([json.dumps(ann), json.dumps(bob), deep]) + "\n")
+    found = audit(read(path))
+    assert (found.messages, found.deliveries, [one.kind for one in found.findings]) == (1, 1, ["bad-line"])
