@@ -162,7 +162,7 @@ void busq_rows_count(const busq_rows *rows, uint64_t *counts);
 /*
  * The knowledge of the logs about messages that are missing.  A loss is definite where a later message of its sender
  * was delivered at the same receiver; else that log may only have ended before.  Of a delivery without a send it is
- * held likewise whether its sender's log must have held the send; where nobody knows the sender, any log that lacks
+ * held likewise whether its sender's log must have held the send; where the sender is not known, any log that lacks
  * events may.
  */
 typedef struct {

@@ -1,28 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is certain where times leave the order of some events open: the faults of all other messages.
+"""What is certain where some messages are doubtful: the faults of all others.
 
 A message none of whose events stands at a time that another event of its process has, too, is *untied*.  The order of
 the events of untied messages is the same whichever way the others were, and a fault among untied messages is a fault of
 the whole run, if nothing was delivered before it was sent: no check takes back what it found because there are more
-messages.  So the untied messages are judged alone, and what is found among them is certain, as a lower bound.
+messages.  So the untied messages are judged alone, and what is found among them is certain, as a lower bound.  The same
+holds for the messages that were sent once where others were sent more than once, under one name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._util.humanize import amount
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, Check
+from busq.trace.finding import Finding
 from busq.trace.guesses import ORDER_UNKNOWN, UNTIED_KNOWN
 from busq.trace.run import Run
+from busq.trace.schema import Kind
 
-__all__ = ["OF_UNTIED", "untied", "with_certain"]
+__all__ = ["OF_SENT_ONCE", "OF_UNTIED", "resent", "untied", "with_certain", "without"]
 
 # What untied messages can show.  Of phantoms and views, all is looked at together.
 OF_UNTIED = frozenset(CHECKS) - {"phantom", "clock", "views"}
+OF_SENT_ONCE = OF_UNTIED | {"phantom"}
 
 
 def untied(run: Run) -> Run | None:
@@ -33,21 +39,36 @@ def untied(run: Run) -> Run | None:
     doubts = {finding.kind for finding in run.findings} & ORDER_UNKNOWN
     if not doubts or not doubts <= UNTIED_KNOWN or run.tied is None:
         return None
-    logs = tuple(log.filter(pc.invert(pc.is_in(log["message"], value_set=run.tied))) for log in run.logs)
+    return without(run, run.tied)
+
+
+def resent(logs: Sequence[Any]) -> Any:
+    """Return the messages that were sent more than once, as an Arrow array.  O(sends)."""
+    sent = [log["message"].filter(pc.equal(log["kind"], int(Kind.SEND))).cast(pa.int64(), safe=False) for log in logs]
+    counts = pc.value_counts(pa.chunked_array([chunk for each in sent for chunk in each.chunks], pa.int64()))
+    return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+
+
+def without(run: Run, doubtful: Any) -> Run | None:
+    """Return a run without the events of some messages, an Arrow array; None if nothing is left."""
+    logs = tuple(log.filter(pc.invert(pc.is_in(log["message"], value_set=doubtful))) for log in run.logs)
     if not any(log.num_rows for log in logs):
         return None
     return replace(run, logs=logs, tied=None, findings=[one for one in run.findings if one.kind not in UNTIED_KNOWN])
 
 
-def with_certain(checks: Mapping[str, Check], certain: Mapping[str, Check], run: Run) -> dict[str, Check]:
-    """Return verdicts, those that are unknown broken where what was found among the untied messages breaks them.
+def with_certain(
+    checks: Mapping[str, Check], certain: Mapping[str, Check], count: int, findings: Sequence[Finding]
+) -> dict[str, Check]:
+    """Return verdicts, those that are unknown broken where what was found among the certain messages breaks them.
 
-    Parameters: `checks`, of the whole `run`; `certain`, of `untied(run)`.
+    Parameters: `checks`, of the whole run; `certain`, of the messages that are not doubtful; `count`, of the others;
+    `findings`, among them the reason.
     """
-    why = next((finding.text for finding in run.findings if finding.kind in UNTIED_KNOWN), "")
-    count = 0 if run.tied is None else len(run.tied)
+    doubts = UNTIED_KNOWN | {"resent"}
+    why = next((finding.text for finding in findings if finding.kind in doubts), "")
     told = dict(checks)
-    for name in OF_UNTIED & checks.keys() & certain.keys():
+    for name in checks.keys() & certain.keys():
         check, sure = checks[name], certain[name]
         if check.verdict != UNKNOWN or sure.verdict != INVALID:
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from busq._native import ffi, lib
@@ -19,8 +20,8 @@ from busq.audit.message_names import Words
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict, core_of, judge_raw
+from busq.trace import guesses
 from busq.trace.finding import Finding
-from busq.trace.guesses import NO_DELIVERIES
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
@@ -52,23 +53,29 @@ def audit(
     (False, 'bob delivered ann.1 more than once')
     """
     judged = known(checks)
-    whole = _judged(run, order, allow, ask, judged)
-    part = certain.untied(run)
+    whole, logs = _judged(run, order, allow, ask, judged)
+    part, names, doubtful = certain.untied(run), certain.OF_UNTIED, run.tied
+    if part is None and any(finding.kind == "resent" for finding in whole.findings):
+        doubtful, names = certain.resent(logs), certain.OF_SENT_ONCE
+        part = certain.without(run, doubtful)
     if part is None:
         return whole
-    of_part = _judged(part, "", (), (), judged & certain.OF_UNTIED)
-    return replace(whole, checks=certain.with_certain(whole.checks, of_part.checks, run))
+    of_part = audit(part, order="", checks=judged & names).checks
+    return replace(whole, checks=certain.with_certain(whole.checks, of_part, len(doubtful), whole.findings))
 
 
-def _judged(run: Run, order: str | None, allow: Iterable[str], ask: Iterable[str], judged: frozenset[str]) -> RunAudit:
+def _judged(
+    run: Run, order: str | None, allow: Iterable[str], ask: Iterable[str], judged: frozenset[str]
+) -> tuple[RunAudit, list[Any]]:
+    """Judge all messages together; returns their logs as well, as they were understood."""
     order = run.order if order is None else order
     case = _Case(run)
     claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks, has_views=bool(case.groups))
     checks_by_name = {
-        check.name: replace(unknown.left_open(check, run.findings), claimed=check.name in claimed)
+        check.name: replace(unknown.left_open(check, [*run.findings, *case.findings]), claimed=check.name in claimed)
         for check in case.judge(judged)
     }
-    return RunAudit(
+    run_audit = RunAudit(
         run=run.source.name,
         source=run.source.paths[0] if run.source.paths else "",
         format=run.source.format,
@@ -81,6 +88,7 @@ def _judged(run: Run, order: str | None, allow: Iterable[str], ask: Iterable[str
         figures=case.figures,
         order=order,
     )
+    return run_audit, case.logs
 
 
 class _Case:
@@ -92,6 +100,7 @@ class _Case:
         self.history = History(len(run.processes))
         self.counts: list[list[int]] = []  # of the rows of each process, by kind
         self.rows: list[list[Rows]] = []
+        self.logs: list[Any] = []  # without what failed, or was marked as repeated
         self.repetitions = 0
         self.findings: list[Finding] = []
         self.messages = self.deliveries = 0
@@ -113,6 +122,7 @@ class _Case:
         settled, repetitions = settle(log, kinds)
         if settled is not log:
             parts = rows_of(settled, self.groups)
+        self.logs.append(settled)
         for part in parts:
             check_result(lib.busq_history_append_rows(core_of(self.history), process, part.pointer))
         self.counts.append(kinds)
@@ -149,7 +159,7 @@ class _Case:
             check = views_check.judge(self.history, self.rows, self.holes, self.words, self.groups)
             yield unknown.tell_order(check, run, self.holes)
         self.figures = dict(pace.figures(self.run.processes))
-        if any(finding.kind == NO_DELIVERIES for finding in run.findings):
+        if any(finding.kind == guesses.NO_DELIVERIES for finding in run.findings):
             self.figures["sent"] = times.sent(self.run)
         if waits := times.blocked(self.run, self.counts):
             self.figures["blocked_ms"] = waits
@@ -174,7 +184,8 @@ class _Case:
             verdict = verdicts[name]
             if verdict.witness is not None:
                 process = verdict.witness.processes[0]
-                self.findings.append(Finding(name, verdict.text, verdict.count, process=process))
+                found = guesses.resent if name == "resent" else partial(Finding, name)
+                self.findings.append(found(verdict.text, verdict.count, process=process))
         if self.repetitions:
             text = f"{amount(self.repetitions, 'delivery', 'deliveries')} marked as repeated: not counted again"
             self.findings.append(Finding("redelivered", text, self.repetitions, is_error=False))

@@ -4,7 +4,8 @@
 The script counts what `busq audit` counts for lost, duplicated, phantom, fifo and side.  Causal order is looked at over
 one hop: a delivery is late if something was delivered before it that was sent by a process which had sent or delivered
 the late message before; chains of more hops take the engines.  Nothing is guessed and no verdict is given: the rows
-need positions (or times without ties), names of messages have to be of one sender each, and rows of other kinds
+need positions (or times without ties), and names of messages have to be of one sender each.  Messages that were sent
+more than once are only counted (`resent`), as it is not known which of the sends was delivered, and rows of other kinds
 than sends and first deliveries (redelivered, abort) are left out.  Deliveries of what had not been sent yet are judged
 as all others, which the engines do not do.
 """
@@ -51,7 +52,7 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
         raise NoSql(f"{table}: no position and no time: SQL has no order of rows, so nothing tells that of events")
     its = {name: _quoted(dialect, there[name].text) for name in _USED if name in there}
     steps = [_HEAD.format(table=table), _events(its, order, table, fields), _FIRST]
-    queries = ["duplicated"]
+    queries = ["resent", "duplicated"]
     if "destinations" in its:
         steps += [_copies(DIALECTS[dialect]), _CLEAN_OF_COPIES]
         queries += ["lost", "phantom"]
@@ -96,14 +97,17 @@ _USED = ("process", "kind", "message", "destinations", "position", "time_ns", "e
 _HEAD = """-- Faults of the order of messages in {table}, as `busq audit` counts them.
 -- Each message has one sender; where several use one name, put the sender into it in the first view."""
 
-_FIRST = """-- The first send of each message, and the first of each of its deliveries to a process.
+_FIRST = """-- Messages that were sent more than once: tried again, or several of one name. They are left out.
+CREATE OR REPLACE TEMPORARY VIEW busq_resent AS
+  SELECT message, count(*) AS times FROM busq_events WHERE kind = 'send' GROUP BY message HAVING count(*) > 1;
+-- The send of each of the others, and the first of each of its deliveries to a process.
 CREATE OR REPLACE TEMPORARY VIEW busq_sends AS
-  SELECT * FROM (
-    SELECT *, row_number() OVER (PARTITION BY message ORDER BY place) AS nth FROM busq_events WHERE kind = 'send') AS s
-  WHERE nth = 1;
+  SELECT s.* FROM busq_events s LEFT JOIN busq_resent r ON s.message = r.message
+  WHERE kind = 'send' AND r.message IS NULL;
 CREATE OR REPLACE TEMPORARY VIEW busq_deliveries AS
-  SELECT process, message, min(place) AS place, count(*) AS times FROM busq_events WHERE kind = 'deliver'
-  GROUP BY process, message;"""
+  SELECT d.process, d.message, min(d.place) AS place, count(*) AS times
+  FROM busq_events d LEFT JOIN busq_resent r ON d.message = r.message WHERE kind = 'deliver' AND r.message IS NULL
+  GROUP BY d.process, d.message;"""
 
 _CLEAN_OF_COPIES = """-- Deliveries of what was sent there: order is judged among these.
 CREATE OR REPLACE TEMPORARY VIEW busq_clean AS
@@ -151,6 +155,7 @@ CREATE OR REPLACE TEMPORARY VIEW busq_late_of_time AS
   WHERE sent IS NOT NULL AND latest > known;"""
 
 _QUERIES = {
+    "resent": "SELECT 'resent' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_resent",
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
     "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
   LEFT JOIN busq_deliveries d ON c.message = d.message AND c.process = d.process WHERE d.message IS NULL""",

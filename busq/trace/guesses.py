@@ -27,6 +27,7 @@ __all__ = [
     "derived",
     "doubled",
     "one_sided",
+    "resent",
     "tied",
     "unordered",
 ]
@@ -95,6 +96,17 @@ def doubled(path: str, process: str, count: int, *, has_repetitions: bool) -> Fi
     text = f"{where}{process} has several events at one position, {count:,} more than there should be"
     finding = _doubtful("doubled", f"{text}: their order is not known", count, path, 0, has_repetitions)
     return replace(finding, process=process, is_error=True)
+
+
+def resent(text: str, count: int, process: str) -> Finding:
+    """Report messages that were sent more than once: which of the sends a delivery belongs to is not known.
+
+    They may be one message that was tried again, or several of one name, to other receivers even.  Only that it was
+    delivered twice, or elsewhere, or late can come from that alone; and a loss or a late delivery can be hidden.
+    """
+    of_sends = ("fifo", "causal", "synchronous", "side")
+    invented = ("duplicated", "phantom", "consistent", "total", *of_sends)
+    return Finding("resent", text, count, process=process, may_hide=("lost", *of_sends), may_invent=invented)
 
 
 def _doubtful(kind: str, text: str, count: int, path: str, line: int, has_repetitions: bool) -> Finding:

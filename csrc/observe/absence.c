@@ -27,7 +27,7 @@ typedef struct {
   uint32_t *unreached; /* messages */
   uint32_t n_unreached;
   bool is_any_incomplete;
-  uint64_t n_nobodys; /* open phantoms whose sender nobody knows */
+  uint64_t n_nobodys; /* open phantoms whose sender is not known */
   busq_absence *lost;
   uint64_t *open_losses;
   busq_absence *phantom;

@@ -8,6 +8,7 @@ in the same manner: which losses are sure, what travelled past the bus, and whic
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -31,6 +32,7 @@ class AuditOracle:
     rows: list[list[Row]]
     oracle: Oracle = field(init=False)
     counts: dict[str, int] = field(default_factory=dict)
+    certain: AuditOracle | None = field(default=None)  # where some were sent more than once: of the others alone
     open: dict[str, int] = field(default_factory=dict)  # of lost and phantom: what the logs may just not show
 
     def __post_init__(self) -> None:
@@ -43,6 +45,8 @@ class AuditOracle:
             self.counts["clock"] = len(self.wrong_clocks())
         if any(row["group"] is not None for log in self.rows for row in log):
             self.counts["views"] = len(self.views_faults())
+        self.resent = _resent(self.rows)
+        self.certain = None if not self.resent else AuditOracle(_without(self.rows, self.resent))
         self.open = {"lost": len(self.open_losses()), "phantom": len(self.open_phantoms())}
 
     # ---- what is missing ----
@@ -78,12 +82,15 @@ class AuditOracle:
             if event.to is not None or event.message in self.oracle.sends:
                 continue
             sender, number = sender_of(event.message), number_of(event.message)
+            if not 0 <= sender < len(self.rows):  # its sender is not known: any log that lacks events may hold it
+                found |= {(r, i)} if any(map(self.is_incomplete, range(len(self.rows)))) else set()
+                continue
             numbers = [
                 number_of(row["message"])
-                for row in (self.rows[sender] if 0 <= sender < len(self.rows) else [])
+                for row in self.rows[sender]
                 if row["kind"] == Kind.SEND and row["message"] is not None and sender_of(row["message"]) == sender
             ]
-            if 0 <= sender < len(self.rows) and (self.is_incomplete(sender) or not any(n > number for n in numbers)):
+            if self.is_incomplete(sender) or not any(n > number for n in numbers):
                 found.add((r, i))
         return found
 
@@ -301,6 +308,16 @@ def _settled(log: list[Row]) -> list[Row]:
             got.add(row["message"])
         settled.append({**row, "kind": kind})
     return settled
+
+
+def _resent(rows: list[list[Row]]) -> set[int]:
+    """The messages that were sent more than once: they may be one, tried again, or several."""
+    sent = Counter(row["message"] for log in rows for row in log if _is_event(row) and row["kind"] == Kind.SEND)
+    return {message for message, times in sent.items() if times > 1}
+
+
+def _without(rows: list[list[Row]], messages: set[int]) -> list[list[Row]]:
+    return [[row for row in log if row["message"] not in messages] for log in rows]
 
 
 def _without_passed(rows: list[list[Row]]) -> list[list[Row]]:

@@ -214,6 +214,34 @@ def test_logs_that_contradict_each_other_are_remarked() -> None:
     assert [finding.kind for finding in found.findings] == ["resent"]
 
 
+def said(run: Run) -> dict[str, tuple[str, int]]:
+    return {name: (check.verdict, check.count) for name, check in audit(run).checks.items() if check.count}
+
+
+def test_what_was_sent_more_than_once_is_left_open() -> None:
+    """It may be one message that was tried again, or one for each receiver."""
+    doubled = audit(run_of(ann="sends 1 to bob; sends 1 to bob", bob="gets ann.1; gets ann.1"))
+    assert (doubled.checks["duplicated"].verdict, doubled.checks["duplicated"].count) == (UNKNOWN, 1)
+    assert doubled.checks["duplicated"].text == "bob delivered ann.1 more than once; but ann sent ann.1 more than once"
+    to_each = run_of(ann="sends 1 to bob; sends 1 to cleo", bob="gets ann.1", cleo="gets ann.1")
+    assert said(to_each) == {"phantom": (UNKNOWN, 1)}
+    again = run_of(ann="sends 1 to bob; sends 2 to bob; sends 1 to bob", bob="gets ann.2; gets ann.1")
+    assert {verdict for verdict, _ in said(again).values()} == {UNKNOWN}
+    half = run_of(ann="sends 1 to bob; sends 1 to cleo; sends 2 to cleo", bob="gets ann.1", cleo="gets ann.2")
+    assert audit(half).checks["lost"].verdict == UNKNOWN
+
+
+def test_what_was_sent_once_is_judged_beside_it() -> None:
+    ann = "sends 1 to bob; sends 1 to bob; sends 2 to bob; sends 3 to bob"
+    found = audit(run_of(ann=ann, bob="gets ann.3; gets ann.2; gets ann.1; gets ann.1; gets ann.3"))
+    assert {name: (found.checks[name].verdict, found.checks[name].count) for name in ("duplicated", "fifo")} == {
+        "duplicated": (INVALID, 1),
+        "fifo": (INVALID, 1),
+    }
+    text = "bob delivered ann.3 more than once; of 1 other message it cannot be told: ann sent ann.1 more than once"
+    assert found.checks["duplicated"].text == text
+
+
 # ---- claims ----
 
 

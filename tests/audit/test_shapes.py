@@ -35,7 +35,7 @@ Rows = list[list[Row]]
 def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None:
     """A verdict is that of the oracle, or unknown; unknown only where the shape does not hold enough."""
     oracle = AuditOracle(rows)
-    true = verdicts(oracle)
+    true, certain = verdicts(oracle), oracle.certain.counts if oracle.certain else oracle.counts
     kinds = {finding.kind for finding in found.findings}
     may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN})
     for name, count in oracle.counts.items():
@@ -43,7 +43,8 @@ def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None
         if check.verdict == UNKNOWN and (may_doubt or not count):
             assert may_doubt or true[name] == UNKNOWN or name not in PROPERTIES, hint
             continue
-        assert check.count <= count if check.at_least else check.count == count, hint
+        least = 0 if may_doubt else certain[name]
+        assert least <= check.count <= count if check.at_least else check.count == count, hint
         if name == "phantom" and count:  # names without a meaning can't show whose log may have ended before
             assert check.verdict in (INVALID, UNKNOWN), hint
         elif name in PROPERTIES:

@@ -15,7 +15,7 @@ from busq.audit.spark.large_run import checks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MODULES = ["checks", "islands", "latencies", "load", "readers", "vector_clocks", "views"]
+MODULES = ["checks", "islands", "latencies", "load", "readers", "sent_once", "vector_clocks", "views"]
 
 
 def run(name: str, globs: dict[str, Any]) -> None:

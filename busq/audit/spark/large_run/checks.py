@@ -270,7 +270,8 @@ def renamed(events: DataFrame, *, low: int) -> DataFrame:
 
     `low`: the least position; each process has its events at different ones, less than 2^32 apart.  Of several sends of
     a message the one at the lowest process counts, there the first; the others become local events, which keep their
-    clocks.  What was never sent gets a name below 0, after the place where it was delivered first.  Cost: one shuffle.
+    clocks, and alone have destinations.  What was never sent gets a name below 0, after the place where it was
+    delivered first.  Cost: one shuffle.
 
     >>> strange = events.withColumn("message", F.col("message") * 1000 + 7)
     >>> found = renamed(strange, low=0).where(is_delivery()).orderBy("position")
@@ -290,9 +291,11 @@ def renamed(events: DataFrame, *, low: int) -> DataFrame:
         "name": F.col("message"),
         "message": F.when(F.col("first.is_unsent"), -new).otherwise(new),
         "kind": F.when(counts, F.col("kind")).otherwise(F.lit(int(Kind.LOCAL))).cast("byte"),
+        "destinations": F.when(~counts, F.coalesce("destinations", F.array())).otherwise(F.col("destinations")),
     }
     order = [*events.columns, "name"]
-    others = events.where(~is_named).withColumn("name", F.col("message"))
+    columns_of_others = {"name": F.col("message"), "destinations": F.lit(None).cast("array<int>")}
+    others = events.where(~is_named).withColumns(columns_of_others)
     return known.withColumns(columns).select(*order).unionByName(others.select(*order))
 
 
@@ -381,8 +384,8 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
 
     Further rows count what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
     nothing later of the sender arrived there or the receiver is one of the `torn`, "lost_definite" otherwise;
-    "phantom_open" where it was never sent and the sender in its name is torn, or sent nothing later,
-    "phantom_definite".  The
+    "phantom_open" where it was never sent and the sender in its name is torn, or sent nothing later, or is none of the
+    `processes` and any is torn, "phantom_definite".  The
     processes of the open ones are those whose logs leave them open.
 
     Where messages were named anew, the old names (column `name`) contain the sender; `processes`: how many
@@ -416,7 +419,9 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
     if "name" in events.columns:
         held = held.join(_namesakes(events, processes), on=["run", "message"], how="left")
         namesake, is_above = F.col("namesake"), F.col("is_above")
-    is_phantom_open = is_phantom & ~was_sent & namesake.isNotNull() & (is_above | namesake.isin(list(torn)))
+    is_nobodys = F.coalesce(namesake >= processes, F.lit(True)) if processes else namesake.isNull()
+    may_be_there = F.when(is_nobodys, F.lit(bool(torn))).otherwise(is_above | namesake.isin(list(torn)))
+    is_phantom_open = is_phantom & ~was_sent & may_be_there
     one, times = F.lit(1).cast("long"), F.col("deliveries")
     parts = {
         "lost": F.when(is_lost, one),
@@ -436,7 +441,7 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
             for name, part in parts.items()
         ),
         F.collect_set(F.when(is_lost_open, F.col("receiver"))).alias("lost_places"),
-        F.collect_set(F.when(is_phantom_open, namesake)).alias("phantom_places"),
+        F.collect_set(F.when(is_phantom_open & ~is_nobodys, namesake)).alias("phantom_places"),
     )
     rows = []
     for name in parts:

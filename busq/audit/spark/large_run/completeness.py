@@ -123,6 +123,7 @@ def _absent(case: Case, name: str, rows: Mapping[str, Any]) -> Check:
     n_definite = definite["count"] if definite is not None else row["count"]
     n_open = open_row["count"] if open_row is not None else 0
     places = sorted(set(open_row["processes"] or [])) if open_row is not None and n_open else []
+    places = places or (case.torn if n_open else [])
     absence = unknown.Absence(n_definite, n_open, message, processes)
     return unknown.judged(check, absence, unknown.why(case.run, places, case.holes), words)
 

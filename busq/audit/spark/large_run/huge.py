@@ -52,6 +52,7 @@ from busq.audit.spark.large_run.orders import (
 from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
+from busq.audit.spark.large_run.sent_once import resent_messages, without_messages
 from busq.audit.spark.sessions.driver import as_needed, setting
 from busq.audit.spark.sessions.workers import require
 from busq.audit.spark.tables import catalog
@@ -131,9 +132,11 @@ def _audit(
         )
         with contextlib.closing(case), _partitions(spark, case.rows):
             found = _judge(spark, case, summary, judged, budget)
+            if loaded.untied is None and any(finding.kind == "resent" for finding in case.findings):
+                found.checks = _with_sent_once(spark, case, found.checks, judged, budget)
     if loaded.untied is not None:
         of_part = native.audit(loaded.untied, order="", checks=judged & certain.OF_UNTIED).checks
-        found.checks = certain.with_certain(found.checks, of_part, replace(case.run, tied=loaded.tied))
+        found.checks = certain.with_certain(found.checks, of_part, len(loaded.tied), case.findings)
     return RunAudit(
         run=about.trace or about.name,
         source=about.paths[0] if about.paths else "",
@@ -249,6 +252,20 @@ def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: fro
     found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
     case.findings += found.remarks
     return found
+
+
+def _with_sent_once(
+    spark: SparkSession, case: Case, checks: dict[str, Check], judged: frozenset[str], budget: int
+) -> dict[str, Check]:
+    """Judge the messages that were sent once alone as well: what is found among them is certain."""
+    doubtful = resent_messages(case.events).persist()
+    findings = [finding for finding in case.findings if finding.kind not in ("resent", "impossible")]
+    rest = Loaded(without_messages(case.events, doubtful), case.names, findings=findings, is_renamed=case.is_renamed)
+    with contextlib.closing(Case(rest, case.source)) as part:
+        sure = _judge(spark, part, None, judged & certain.OF_SENT_ONCE, budget).checks
+    count = doubtful.count()
+    doubtful.unpersist()
+    return certain.with_certain(checks, sure, count, case.findings)
 
 
 def _reported(case: Case, check: Check) -> Check:

@@ -21,6 +21,7 @@ from busq.audit.spark.large_run import checks, repack, segments
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.spark.large_run.segments import Summary
 from busq.trace.finding import Finding
+from busq.trace.guesses import resent
 
 __all__ = ["NUMBERS_MAX", "laid_out", "named_anew"]
 
@@ -111,4 +112,4 @@ def resent_findings(events: DataFrame, count: int, names: tuple[str, ...]) -> li
         return []
     first = checks.resent(events).agg(F.min("process").alias("process")).collect()[0]["process"]
     name = names[first] if first < len(names) else f"p{first}"
-    return [Finding("resent", f"{amount(count, 'send')} of messages that had been sent already", count, process=name)]
+    return [resent(f"{amount(count, 'send')} of messages that had been sent already", count, name)]

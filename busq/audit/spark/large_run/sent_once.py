@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that were sent more than once, and a run without them.
+
+>>> from busq.audit.spark.large_run.checks import renamed
+>>> from busq.spark.load import conformed
+>>> columns = "process int, position long, kind string, message long, destinations array<int>"
+>>> rows = [(0, 1, "send", 1, [1]), (0, 2, "send", 2, [1]), (0, 3, "send", 2, [1]), (1, 1, "deliver", 2, None)]
+>>> events = conformed(spark.createDataFrame(rows, columns))
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from busq.audit.spark.large_run.checks import is_delivery, is_send
+from busq.trace.schema import Kind
+
+__all__ = ["resent_messages", "without_messages"]
+
+
+def resent_messages(events: DataFrame) -> DataFrame:
+    """Return the messages that were sent more than once, also where `renamed` has left them one send.
+
+    Cost: a shuffle of the sends.
+
+    >>> resent_messages(events).collect()
+    [Row(message=2)]
+    >>> resent_messages(renamed(events, low=0)).count()
+    1
+    """
+    is_one = is_send()
+    if "name" in events.columns:
+        is_one |= (F.col("kind") == int(Kind.LOCAL)) & F.col("destinations").isNotNull()
+    sends = events.where(is_one).groupBy("message").agg(F.count(F.lit(1)).alias("times"))
+    return sends.where("times > 1").select("message")
+
+
+def without_messages(events: DataFrame, messages: DataFrame) -> DataFrame:
+    """Make local events, which keep their places, of the sends and deliveries of some messages.
+
+    >>> rest = without_messages(events, resent_messages(events)).where("message is not null")
+    >>> rest.select("kind", "message").collect()
+    [Row(kind=1, message=1)]
+    """
+    marked = messages.withColumn("is_left_out", F.lit(True))
+    known = events.join(F.broadcast(marked), on="message", how="left")
+    is_left_out = F.coalesce("is_left_out", F.lit(False)) & (is_send() | is_delivery())
+    columns = {
+        "kind": F.when(is_left_out, int(Kind.LOCAL)).otherwise(F.col("kind")).cast("byte"),
+        "message": F.when(~is_left_out, F.col("message")),
+    }
+    return known.withColumns(columns).select(*events.columns)
