@@ -13,31 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from busq.lab.proof.logic import (
-    FALSE,
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    Update,
-    all_of,
-    any_of,
-    at_most,
-    below,
-    clear,
-    exists,
-    forall,
-    function,
-    iff,
-    map_to,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models.keys import key_below
 from busq.lab.proof.states import Scene
 

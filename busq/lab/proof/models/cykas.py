@@ -10,25 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from busq.lab.proof.logic import (
-    FALSE,
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    all_of,
-    any_of,
-    exists,
-    forall,
-    map_to,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models.ends import one_of_each, scene_between
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene

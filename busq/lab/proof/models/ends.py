@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from busq.lab.proof.logic import Expr, Sort, Symbol, forall, same, variables
+from busq.lab.proof.logic import *
 from busq.lab.proof.states import Scene
 
 __all__ = ["one_of_each", "scene_between"]

@@ -7,7 +7,7 @@ So it is not causal.  The network delays and reorders as it likes.
 
 from __future__ import annotations
 
-from busq.lab.proof.logic import TRUE, Mutant, System, all_of, exists, forall, same
+from busq.lab.proof.logic import *
 from busq.lab.proof.models import mfss
 from busq.lab.proof.models.mfss import (
     NONE_OPEN_THERE,

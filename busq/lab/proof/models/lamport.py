@@ -8,23 +8,7 @@ RELEASE is in `lamport_release.py`.  Each function below is one action; its argu
 
 from __future__ import annotations
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    System,
-    all_of,
-    at_most,
-    exists,
-    forall,
-    function,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models import stamped
 from busq.lab.proof.models.keys import key_below
 from busq.lab.proof.models.rest import at_rest

@@ -10,23 +10,7 @@ mutants break.
 
 from __future__ import annotations
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    System,
-    all_of,
-    at_most,
-    exists,
-    forall,
-    function,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models import stamped
 from busq.lab.proof.models.keys import key_below
 from busq.lab.proof.models.rest import at_rest

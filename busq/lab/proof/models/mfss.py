@@ -11,24 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    Update,
-    all_of,
-    any_of,
-    exists,
-    forall,
-    map_to,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models.ends import one_of_each, scene_between
 from busq.lab.proof.models.rest import at_rest
 from busq.lab.proof.states import Scene

@@ -10,23 +10,7 @@ lower key.  What is put off is staged again.
 
 from __future__ import annotations
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Sort,
-    Update,
-    all_of,
-    any_of,
-    at_most,
-    below,
-    forall,
-    map_to,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 
 Item = Sort("Item", is_ordered=True)  # by key
 Proc = Sort("Proc")

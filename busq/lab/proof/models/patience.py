@@ -9,25 +9,7 @@ these as fit into the tag.
 
 from __future__ import annotations
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    all_of,
-    at_most,
-    below,
-    clear,
-    forall,
-    function,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.states import Scene
 
 __all__ = ["SYSTEM", "scene"]

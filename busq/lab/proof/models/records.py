@@ -13,29 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    Update,
-    all_of,
-    any_of,
-    below,
-    clear,
-    exists,
-    forall,
-    function,
-    iff,
-    map_to,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.states import Scene
 
 __all__ = ["SYSTEM", "scene"]

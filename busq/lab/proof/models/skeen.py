@@ -9,28 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    all_of,
-    any_of,
-    at_most,
-    below,
-    either,
-    exists,
-    forall,
-    function,
-    map_to,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.models.rest import at_rest

@@ -9,25 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from busq.lab.proof.logic import (
-    Action,
-    Expr,
-    Sort,
-    Update,
-    all_of,
-    any_of,
-    at_most,
-    below,
-    exists,
-    forall,
-    function,
-    map_to,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants, key_below
 from busq.lab.proof.states import Scene

@@ -10,28 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from busq.lab.proof.logic import (
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    all_of,
-    any_of,
-    below,
-    clear,
-    exists,
-    forall,
-    function,
-    iff,
-    map_to,
-    put,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.models.ends import one_of_each
 from busq.lab.proof.models.keys import history_invariants
 from busq.lab.proof.models.rest import at_rest

@@ -12,25 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from busq.lab.proof.logic import (
-    FALSE,
-    TRUE,
-    Action,
-    Expr,
-    Mutant,
-    Sort,
-    System,
-    all_of,
-    any_of,
-    clear,
-    exists,
-    forall,
-    map_to,
-    relation,
-    same,
-    set_,
-    variables,
-)
+from busq.lab.proof.logic import *
 from busq.lab.proof.states import Scene
 
 __all__ = ["STILL", "SYSTEM", "flying", "here", "scene", "seen"]
