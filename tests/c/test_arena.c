@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory for messages on their way: which peer has it, when it comes back, and that none is left without. */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "shm/memory/peer.h"
 #include <pthread.h>
 
@@ -67,7 +68,7 @@ static uint64_t header_bytes(uint32_t destinations)
 
 /* ---- small records ---- */
 
-static void test_records_of_all_sizes_stand_apart(void)
+TEST(test_records_of_all_sizes_stand_apart)
 {
   meet(PEERS, 8, 4 * ARENA_BYTES);
   busq_peer *a = join("a");
@@ -90,7 +91,7 @@ static void test_records_of_all_sizes_stand_apart(void)
   part();
 }
 
-static void test_what_is_cancelled_is_there_again(void)
+TEST(test_what_is_cancelled_is_there_again)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -106,7 +107,7 @@ static void test_what_is_cancelled_is_there_again(void)
   part();
 }
 
-static void test_a_record_comes_back_when_its_last_destination_has_released_it(void)
+TEST(test_a_record_comes_back_when_its_last_destination_has_released_it)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -124,7 +125,7 @@ static void test_a_record_comes_back_when_its_last_destination_has_released_it(v
   part();
 }
 
-static void test_after_a_flood_everything_comes_back(void)
+TEST(test_after_a_flood_everything_comes_back)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -146,7 +147,7 @@ static void test_after_a_flood_everything_comes_back(void)
   part();
 }
 
-static void test_one_slow_reader_does_not_make_its_sender_take_more_and_more(void)
+TEST(test_one_slow_reader_does_not_make_its_sender_take_more_and_more)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -164,7 +165,7 @@ static void test_one_slow_reader_does_not_make_its_sender_take_more_and_more(voi
 }
 
 /* Its predecessor has as many on their way as there is room for in a new line. */
-static void test_a_successor_gets_no_record_twice(void)
+TEST(test_a_successor_gets_no_record_twice)
 {
   enum { LEFT = 256, BYTES = 64 };
   busq_record *left[LEFT], *again[LEFT + 1];
@@ -189,7 +190,7 @@ static void test_a_successor_gets_no_record_twice(void)
 }
 
 /* However many lives, one after another, have something on its way. */
-static void test_short_lives_go_on_in_the_extent_of_the_last(void)
+TEST(test_short_lives_go_on_in_the_extent_of_the_last)
 {
   enum { LIVES = 6000, BYTES = 64 };
   meet(PEERS, 8, 128 * ARENA_BYTES);
@@ -206,7 +207,7 @@ static void test_short_lives_go_on_in_the_extent_of_the_last(void)
   part();
 }
 
-static void test_nobody_can_keep_another_from_sending_something_small(void)
+TEST(test_nobody_can_keep_another_from_sending_something_small)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c");
@@ -220,7 +221,7 @@ static void test_nobody_can_keep_another_from_sending_something_small(void)
 }
 
 /* The first use of its own extent must not decide what it can be used for later. */
-static void test_nor_from_sending_something_small_of_another_size(void)
+TEST(test_nor_from_sending_something_small_of_another_size)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a"), *b = join("b");
@@ -235,7 +236,7 @@ static void test_nor_from_sending_something_small_of_another_size(void)
 
 /* ---- large records ---- */
 
-static void test_a_large_record_is_freed_by_whoever_releases_it_last(void)
+TEST(test_a_large_record_is_freed_by_whoever_releases_it_last)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -255,7 +256,7 @@ static void test_a_large_record_is_freed_by_whoever_releases_it_last(void)
 }
 
 /* A destination that left releases before the commit; then the memory is still needed. */
-static void test_a_large_record_is_not_freed_before_it_is_committed(void)
+TEST(test_a_large_record_is_not_freed_before_it_is_committed)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -272,7 +273,7 @@ static void test_a_large_record_is_not_freed_before_it_is_committed(void)
   part();
 }
 
-static void test_the_largest_message_fits_when_nothing_else_is_there(void)
+TEST(test_the_largest_message_fits_when_nothing_else_is_there)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a"), *b = join("b");
@@ -319,7 +320,7 @@ static int send_largest(busq_peer *peer, const char *to, bool waits)
   return result;
 }
 
-static void test_the_largest_message_fits_again_when_small_ones_have_gone(void)
+TEST(test_the_largest_message_fits_again_when_small_ones_have_gone)
 {
   meet(PEERS, 512, ARENA_BYTES);
   busq_peer *a = join("a"), *b = join("b");
@@ -335,7 +336,7 @@ static void test_the_largest_message_fits_again_when_small_ones_have_gone(void)
   part();
 }
 
-static void test_even_if_who_keeps_the_memory_is_asleep(void)
+TEST(test_even_if_who_keeps_the_memory_is_asleep)
 {
   meet(PEERS, 512, ARENA_BYTES);
   busq_peer *a = join("a"), *b = join("b");
@@ -373,14 +374,14 @@ static void held_check(const held *h)
     CHECK(memcmp((char *)h->record + at, &h->pattern, 8) == 0);
 }
 
-static void test_nobody_writes_into_a_record_that_is_still_needed(uint64_t seed)
+TEST(test_nobody_writes_into_a_record_that_is_still_needed)
 {
   enum { HELD = 200 };
   meet(PEERS, 8, 8 * ARENA_BYTES);
   busq_peer *peers[] = {join("a"), join("b"), join("c")};
   static held all[HELD];
   memset(all, 0, sizeof all);
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   uint64_t n_full = 0;
   for (uint64_t turn = 0; turn < check_share(30000); turn++) {
     held *h = &all[check_below(&chance, HELD)];
@@ -431,7 +432,7 @@ static void *releaser_run(void *argument)
   return NULL;
 }
 
-static void test_two_who_release_a_large_record_at_once_free_it_once(void)
+TEST(test_two_who_release_a_large_record_at_once_free_it_once)
 {
   meet(PEERS, 8, ARENA_BYTES);
   busq_peer *a = join("a");
@@ -461,7 +462,7 @@ static void test_two_who_release_a_large_record_at_once_free_it_once(void)
 
 /* ---- a sender that leaves ---- */
 
-static void test_what_a_sender_leaves_behind_is_freed_when_it_was_received(void)
+TEST(test_what_a_sender_leaves_behind_is_freed_when_it_was_received)
 {
   meet(2, 64, ARENA_BYTES);
   busq_peer *b = join("b");
@@ -487,28 +488,4 @@ static void test_what_a_sender_leaves_behind_is_freed_when_it_was_received(void)
   CHECK_EQUAL(used_bytes(), 0);
   free(bytes);
   part();
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_records_of_all_sizes_stand_apart);
-  CHECK_RUN(test_what_is_cancelled_is_there_again);
-  CHECK_RUN(test_a_record_comes_back_when_its_last_destination_has_released_it);
-  CHECK_RUN(test_after_a_flood_everything_comes_back);
-  CHECK_RUN(test_one_slow_reader_does_not_make_its_sender_take_more_and_more);
-  CHECK_RUN(test_a_successor_gets_no_record_twice);
-  CHECK_RUN(test_short_lives_go_on_in_the_extent_of_the_last);
-  CHECK_RUN(test_nobody_can_keep_another_from_sending_something_small);
-  CHECK_RUN(test_a_large_record_is_freed_by_whoever_releases_it_last);
-  CHECK_RUN(test_a_large_record_is_not_freed_before_it_is_committed);
-  CHECK_RUN(test_the_largest_message_fits_when_nothing_else_is_there);
-  CHECK_RUN(test_nobody_writes_into_a_record_that_is_still_needed, seed);
-  CHECK_RUN(test_two_who_release_a_large_record_at_once_free_it_once);
-  CHECK_RUN(test_what_a_sender_leaves_behind_is_freed_when_it_was_received);
-  CHECK_RUN(test_nor_from_sending_something_small_of_another_size);
-  CHECK_RUN(test_the_largest_message_fits_again_when_small_ones_have_gone);
-  CHECK_RUN(test_even_if_who_keeps_the_memory_is_asleep);
-  return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The buffers of the protocols: output, hold-back, causal hold-back. */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "queue/causal_buffer.h"
 #include "queue/outbox.h"
 
@@ -26,7 +26,7 @@ static busq_holdback *new_holdback(block *room)
   return (busq_holdback *)room->bytes;
 }
 
-static void test_what_is_pushed_first_is_popped_first(void)
+TEST(test_what_is_pushed_first_is_popped_first)
 {
   block room;
   busq_outbox *outbox = new_outbox(&room);
@@ -43,7 +43,7 @@ static void test_what_is_pushed_first_is_popped_first(void)
 }
 
 /* For the checker, which takes different bytes for different states. */
-static void test_two_output_buffers_that_let_go_of_as_many_and_hold_the_same_are_equal(void)
+TEST(test_two_output_buffers_that_let_go_of_as_many_and_hold_the_same_are_equal)
 {
   block one_room, other_room;
   busq_outbox *one = new_outbox(&one_room), *other = new_outbox(&other_room);
@@ -57,9 +57,9 @@ static void test_two_output_buffers_that_let_go_of_as_many_and_hold_the_same_are
   CHECK(memcmp(&one_room, &other_room, sizeof one_room) == 0);
 }
 
-static void test_what_is_removed_leaves_the_others_in_their_order(uint64_t seed)
+TEST(test_what_is_removed_leaves_the_others_in_their_order)
 {
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   block room;
   busq_outbox *outbox = new_outbox(&room);
   uint64_t expected[ROOM];
@@ -81,9 +81,9 @@ static void test_what_is_removed_leaves_the_others_in_their_order(uint64_t seed)
   }
 }
 
-static void test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in(uint64_t seed)
+TEST(test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in)
 {
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   block rooms[2];
   for (int round = 0; round < 1000; round++) {
     busq_held_entry entries[ROOM];
@@ -109,10 +109,10 @@ static void test_the_same_entries_are_the_same_bytes_whatever_the_order_they_cam
 }
 
 /* Mostly appended, mostly taken from the front, as orders do; now and then in the middle. */
-static void test_a_large_buffer_and_a_sorted_array_always_agree(uint64_t seed)
+TEST(test_a_large_buffer_and_a_sorted_array_always_agree)
 {
   enum { MAX = 100 };
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   busq_holdback *held = calloc(1, busq_holdback_size(MAX));
   uint64_t keys[MAX];
   uint32_t count = 0;
@@ -142,9 +142,9 @@ static void test_a_large_buffer_and_a_sorted_array_always_agree(uint64_t seed)
   free(held);
 }
 
-static void test_an_entry_with_a_new_key_stands_where_one_inserted_with_it_would(uint64_t seed)
+TEST(test_an_entry_with_a_new_key_stands_where_one_inserted_with_it_would)
 {
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   block rooms[2];
   for (int round = 0; round < 1000; round++) {
     busq_holdback *moved = new_holdback(&rooms[0]);
@@ -166,7 +166,7 @@ static void test_an_entry_with_a_new_key_stands_where_one_inserted_with_it_would
   }
 }
 
-static void test_what_is_not_held_is_not_found(void)
+TEST(test_what_is_not_held_is_not_found)
 {
   block room;
   busq_holdback *held = new_holdback(&room);
@@ -177,7 +177,7 @@ static void test_what_is_not_held_is_not_found(void)
   CHECK_EQUAL(busq_holdback_find(held, 6, 2), 1);
 }
 
-static void test_verify_notices_disorder_and_what_was_left_behind(void)
+TEST(test_verify_notices_disorder_and_what_was_left_behind)
 {
   block room;
   busq_holdback *held = new_holdback(&room);
@@ -198,7 +198,7 @@ static uint32_t rule(const void *context, const busq_held_entry *entry)
   return entry->from == 1 && *open ? BUSQ_BLOCKER_NONE : 0;
 }
 
-static void test_only_those_who_waited_for_the_sender_are_looked_at_again(void)
+TEST(test_only_those_who_waited_for_the_sender_are_looked_at_again)
 {
   block room;
   bool open = false;
@@ -213,7 +213,7 @@ static void test_only_those_who_waited_for_the_sender_are_looked_at_again(void)
   CHECK_EQUAL(busq_causal_ready(held), 0);
 }
 
-static void test_the_last_place_is_for_what_nothing_blocks(void)
+TEST(test_the_last_place_is_for_what_nothing_blocks)
 {
   block room;
   bool open = false;
@@ -225,21 +225,4 @@ static void test_the_last_place_is_for_what_nothing_blocks(void)
   open = true;
   CHECK(busq_causal_hold(held, (busq_held_entry){.key = ROOM, .message = ROOM, .from = 1}, rule, &open));
   CHECK_EQUAL(busq_causal_ready(held), ROOM - 1);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_what_is_pushed_first_is_popped_first);
-  CHECK_RUN(test_two_output_buffers_that_let_go_of_as_many_and_hold_the_same_are_equal);
-  CHECK_RUN(test_what_is_removed_leaves_the_others_in_their_order, seed);
-  CHECK_RUN(test_the_same_entries_are_the_same_bytes_whatever_the_order_they_came_in, seed);
-  CHECK_RUN(test_a_large_buffer_and_a_sorted_array_always_agree, seed);
-  CHECK_RUN(test_an_entry_with_a_new_key_stands_where_one_inserted_with_it_would, seed);
-  CHECK_RUN(test_what_is_not_held_is_not_found);
-  CHECK_RUN(test_verify_notices_disorder_and_what_was_left_behind);
-  CHECK_RUN(test_only_those_who_waited_for_the_sender_are_looked_at_again);
-  CHECK_RUN(test_the_last_place_is_for_what_nothing_blocks);
-  return 0;
 }

@@ -7,6 +7,7 @@
  * them would be noticed.
  */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "shm/burial/grave.h"
 #include "shm/memory/peer.h"
 
@@ -120,7 +121,7 @@ static void everybody_pays_for_a_step(busq_peer *bob, busq_peer *carol, uint64_t
   COSTS_A_STEP("unlink's look for the dead", (void)busq_grave_bury_all(company_bus));
 }
 
-static void test_nobody_pays_for_what_a_dead_sender_has_under_way(void)
+TEST(test_nobody_pays_for_what_a_dead_sender_has_under_way)
 {
   uint64_t dead;
   meet(PEERS, CAPACITY, ARENA_BYTES);
@@ -145,7 +146,7 @@ static void test_nobody_pays_for_what_a_dead_sender_has_under_way(void)
 
 /* Killed with a message in its hand that is final and that no peer has got: the whole queue must be searched for it,
  * step by step. */
-static void test_the_search_for_a_message_in_hand_goes_on_with_the_next_call(void)
+TEST(test_the_search_for_a_message_in_hand_goes_on_with_the_next_call)
 {
   uint64_t dead, n_calls = 0, n_calls_max = 0;
   for (uint32_t step = 1; step < 8; step++) {
@@ -210,7 +211,7 @@ static void unread_sender_body(void *argument)
 
 /* A peer that joins anew while the burial of its predecessor has begun, and takes several steps, gives up what that
  * has left. */
-static void test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor(void)
+TEST(test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor)
 {
   busq_peer *successor;
   meet(4, 16, 1 << 18);
@@ -230,7 +231,7 @@ static void test_what_was_given_up_before_the_burial_was_over_comes_to_no_succes
   part();
 }
 
-static void test_nobody_pays_for_what_a_dead_receiver_has_not_received(void)
+TEST(test_nobody_pays_for_what_a_dead_receiver_has_not_received)
 {
   uint32_t *is_ready = shared_memory(sizeof *is_ready);
   uint64_t dead;
@@ -259,7 +260,7 @@ static void test_nobody_pays_for_what_a_dead_receiver_has_not_received(void)
 
 /* ---- sleeping, and sending without memory, with much under way ---- */
 
-static void test_a_sleep_costs_the_same_however_much_is_under_way(void)
+TEST(test_a_sleep_costs_the_same_however_much_is_under_way)
 {
   uint64_t target;
   busq_message message;
@@ -287,7 +288,7 @@ static void test_a_sleep_costs_the_same_however_much_is_under_way(void)
   part();
 }
 
-static void test_a_send_that_finds_no_memory_costs_a_step(void)
+TEST(test_a_send_that_finds_no_memory_costs_a_step)
 {
   uint64_t target;
   meet(PEERS, CAPACITY, UINT64_C(2) << 20);
@@ -305,16 +306,4 @@ static void test_a_send_that_finds_no_memory_costs_a_step(void)
   printf("    %" PRIu64 " accesses per send that finds no memory, with %" PRIu64 " messages under way\n", cost, bob->sender.sent);
   CHECK(cost < ACCESSES_MAX && bob->sender.sent > 30000);
   part();
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_nobody_pays_for_what_a_dead_sender_has_under_way);
-  CHECK_RUN(test_the_search_for_a_message_in_hand_goes_on_with_the_next_call);
-  CHECK_RUN(test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor);
-  CHECK_RUN(test_nobody_pays_for_what_a_dead_receiver_has_not_received);
-  CHECK_RUN(test_a_sleep_costs_the_same_however_much_is_under_way);
-  CHECK_RUN(test_a_send_that_finds_no_memory_costs_a_step);
-  return 0;
 }

@@ -3,7 +3,7 @@
  * The searches of the checker: what they report about a search, whatever order is searched; what hurries one (memory
  * that is too small, a caller that gives up, an order that never comes to an end); and that they agree with each other.
  */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "base/error.h"
 #include "check/check.h"
 #include "check/packed.h"
@@ -62,7 +62,7 @@ static busq_check_facts facts_of(const char *order, busq_check_config config)
 
 /* ---- the same answer from all searches ---- */
 
-static void test_depth_first_and_breadth_first_find_the_same_states(void)
+TEST(test_depth_first_and_breadth_first_find_the_same_states)
 {
   static const struct {
     const char *order;
@@ -106,7 +106,7 @@ static void test_depth_first_and_breadth_first_find_the_same_states(void)
     }
 }
 
-static void test_a_bound_on_moves_leaves_the_same_out_of_both_searches(void)
+TEST(test_a_bound_on_moves_leaves_the_same_out_of_both_searches)
 {
   const busq_check_facts all = facts_of("mfss", small);
   for (uint32_t depth_max = 1; depth_max <= all.depth_max + 1; depth_max++) {
@@ -125,7 +125,7 @@ static void test_a_bound_on_moves_leaves_the_same_out_of_both_searches(void)
   }
 }
 
-static void test_every_move_is_counted_in_its_kind_of_transition(void)
+TEST(test_every_move_is_counted_in_its_kind_of_transition)
 {
   for (uint32_t kind = BUSQ_CHECK_DEPTH; kind <= BUSQ_CHECK_WALK; kind++) {
     busq_check_config config = small;
@@ -147,7 +147,7 @@ static void test_every_move_is_counted_in_its_kind_of_transition(void)
   }
 }
 
-static void test_what_was_given_may_be_forgotten_once_the_search_has_begun(void)
+TEST(test_what_was_given_may_be_forgotten_once_the_search_has_begun)
 {
   uint32_t destinations[] = {2, 4, 8, 1};
   char order[] = "cykas";
@@ -209,7 +209,7 @@ static busq_crew *crew_of(const busq_order *order, const busq_crew_kind *kind, u
   return crew;
 }
 
-static void test_the_first_violation_breadth_first_is_a_shortest_one_whatever_the_threads(void)
+TEST(test_the_first_violation_breadth_first_is_a_shortest_one_whatever_the_threads)
 {
   busq_crew *first = crew_of(&busq_order_cykas_telling, &busq_breadth, 0, 1);
   CHECK(first->witness.faults & CAUSAL);
@@ -236,7 +236,7 @@ static void test_the_first_violation_breadth_first_is_a_shortest_one_whatever_th
   busq_crew_free(first);
 }
 
-static void test_a_witness_is_told_as_steps(void)
+TEST(test_a_witness_is_told_as_steps)
 {
   busq_check_config config = plain;
   config.search = BUSQ_CHECK_BREADTH;
@@ -273,7 +273,7 @@ static void check_same_steps(busq_check *one, busq_check *other)
   CHECK(memcmp(steps, others, counts[0] * sizeof *steps) == 0);
 }
 
-static void test_random_executions_find_violations_and_are_found_again_from_their_seed(uint64_t seed)
+TEST(test_random_executions_find_violations_and_are_found_again_from_their_seed)
 {
   static const struct {
     const char *order;
@@ -285,13 +285,13 @@ static void test_random_executions_find_violations_and_are_found_again_from_thei
     config.messages = rows[row].n_messages;
     config.judged = rows[row].faults;
     config.walks = 1000000;
-    config.seed = seed;
+    config.seed = test_seed;
     config.threads = 1;
     busq_check_facts facts, again;
     busq_check *check = search(rows[row].order, &config, &facts);
     CHECK(facts.faults & rows[row].faults);
     CHECK(!facts.is_complete);
-    CHECK_EQUAL(facts.witness_seed, seed + facts.ends - 1);
+    CHECK_EQUAL(facts.witness_seed, test_seed + facts.ends - 1);
     config.threads = 3;
     busq_check *other = search(rows[row].order, &config, &again);
     CHECK_EQUAL(again.witness_seed, facts.witness_seed);
@@ -306,7 +306,7 @@ static void test_random_executions_find_violations_and_are_found_again_from_thei
   }
 }
 
-static void test_all_random_executions_are_made_where_nothing_is_violated(uint64_t seed)
+TEST(test_all_random_executions_are_made_where_nothing_is_violated)
 {
   busq_check_config config = plain;
   config.search = BUSQ_CHECK_WALK;
@@ -315,7 +315,7 @@ static void test_all_random_executions_are_made_where_nothing_is_violated(uint64
                   (1u << BUSQ_PROPERTY_FIFO) | CAUSAL | ENDLESS | STUCK | (1u << BUSQ_CHECK_BUFFERS) |
                   (1u << BUSQ_CHECK_REFUSED) | (1u << BUSQ_CHECK_KEPT) | (1u << BUSQ_CHECK_INVARIANT);
   config.walks = check_share(2000);
-  config.seed = seed;
+  config.seed = test_seed;
   busq_check_facts facts[2];
   for (uint32_t n = 0; n < 2; n++) {
     config.threads = 1 + 2 * n;
@@ -335,7 +335,7 @@ static void test_all_random_executions_are_made_where_nothing_is_violated(uint64
 
 /* ---- what hurries a search ---- */
 
-static void test_a_search_that_runs_out_of_memory_says_so_and_keeps_what_it_knows(void)
+TEST(test_a_search_that_runs_out_of_memory_says_so_and_keeps_what_it_knows)
 {
   static const uint32_t sizes_kib[] = {1024, 1500, 2048, 3000, 8192, 20000};
   for (uint32_t kind = BUSQ_CHECK_DEPTH; kind <= BUSQ_CHECK_BREADTH; kind++)
@@ -356,7 +356,7 @@ static void test_a_search_that_runs_out_of_memory_says_so_and_keeps_what_it_know
     }
 }
 
-static void test_a_search_can_be_given_up_at_any_moment(void)
+TEST(test_a_search_can_be_given_up_at_any_moment)
 {
   for (uint32_t kind = BUSQ_CHECK_DEPTH; kind <= BUSQ_CHECK_WALK; kind++)
     for (uint64_t slice_ns = 0; slice_ns <= 64000000; slice_ns = 4 * slice_ns + 1000) {
@@ -428,7 +428,7 @@ static busq_crew *loop(uint32_t options, bool counts_moves, uint32_t judged, con
   return crew;
 }
 
-static void test_an_execution_without_end_is_a_violation(void)
+TEST(test_an_execution_without_end_is_a_violation)
 {
   for (size_t kind = 0; kind < 3; kind++)
     for (uint32_t counts_moves = 0; counts_moves < 2; counts_moves++) {
@@ -442,7 +442,7 @@ static void test_an_execution_without_end_is_a_violation(void)
     }
 }
 
-static void test_that_an_execution_may_go_in_circles_is_told(void)
+TEST(test_that_an_execution_may_go_in_circles_is_told)
 {
   for (size_t kind = 0; kind < 2; kind++) {
     busq_crew *crew = loop(CIRCLE, false, 0, all_kinds[kind], BUSQ_OK);
@@ -455,7 +455,7 @@ static void test_that_an_execution_may_go_in_circles_is_told(void)
   CHECK(!facts_of("cykas", small).may_go_in_circles);
 }
 
-static void test_more_packets_than_a_model_holds_are_an_error(void)
+TEST(test_more_packets_than_a_model_holds_are_an_error)
 {
   for (size_t kind = 0; kind < 3; kind++) {
     busq_crew *crew = loop(FLOOD, false, 0, all_kinds[kind], BUSQ_NO_SPACE);
@@ -479,7 +479,7 @@ static void check_refused(const char *order, const busq_check_config *config, co
     check_fail(__FILE__, __LINE__, "\"%s\" does not say \"%s\"", busq_error_text(), says);
 }
 
-static void test_wrong_arguments_are_errors_that_say_what_is_expected(void)
+TEST(test_wrong_arguments_are_errors_that_say_what_is_expected)
 {
   static const struct {
     const char *order;
@@ -526,10 +526,10 @@ static void test_wrong_arguments_are_errors_that_say_what_is_expected(void)
 
 /* ---- parts ---- */
 
-static void test_packed_states_come_back_as_they_were(uint64_t seed)
+TEST(test_packed_states_come_back_as_they_were)
 {
   enum { WORDS_MAX = 100 };
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   for (uint32_t round = 0; round < check_share(20000); round++) {
     uint64_t words[WORDS_MAX], unpacked[WORDS_MAX];
     uint8_t packed[10 * WORDS_MAX + BUSQ_PACK_BEYOND];
@@ -544,14 +544,14 @@ static void test_packed_states_come_back_as_they_were(uint64_t seed)
   }
 }
 
-static void test_a_set_that_grows_forgets_nothing(uint64_t seed)
+TEST(test_a_set_that_grows_forgets_nothing)
 {
   const uint64_t limit_bytes = check_share(48) << 20;
   busq_account account = {.limit_bytes = limit_bytes};
   busq_seen seen = {0};
   atomic_bool must_stop = false;
   CHECK(busq_seen_init(&seen, &account, limit_bytes));
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   uint64_t count = 0, n_new = 0;
   for (;; count++) {
     if (!busq_seen_draw(&seen, 1) && !(busq_seen_grow(&seen, &must_stop) && busq_seen_draw(&seen, 1)))
@@ -561,7 +561,7 @@ static void test_a_set_that_grows_forgets_nothing(uint64_t seed)
   CHECK(count * 8 > limit_bytes / 2);
   CHECK(n_new == count);
   CHECK(atomic_load(&account.most_bytes) <= limit_bytes);
-  chance = (check_chance){seed};
+  chance = (check_chance){test_seed};
   for (uint64_t place = 0; place < count; place++) {
     const uint64_t fingerprint = check_next(&chance) | 1;
     CHECK(busq_seen_contains(&seen, fingerprint));
@@ -571,27 +571,4 @@ static void test_a_set_that_grows_forgets_nothing(uint64_t seed)
     CHECK(!busq_seen_contains(&seen, check_next(&chance) & ~UINT64_C(1)));
   busq_seen_deinit(&seen);
   CHECK_EQUAL(atomic_load(&account.used_bytes), 0);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_packed_states_come_back_as_they_were, seed);
-  CHECK_RUN(test_a_set_that_grows_forgets_nothing, seed);
-  CHECK_RUN(test_wrong_arguments_are_errors_that_say_what_is_expected);
-  CHECK_RUN(test_depth_first_and_breadth_first_find_the_same_states);
-  CHECK_RUN(test_a_bound_on_moves_leaves_the_same_out_of_both_searches);
-  CHECK_RUN(test_every_move_is_counted_in_its_kind_of_transition);
-  CHECK_RUN(test_what_was_given_may_be_forgotten_once_the_search_has_begun);
-  CHECK_RUN(test_the_first_violation_breadth_first_is_a_shortest_one_whatever_the_threads);
-  CHECK_RUN(test_a_witness_is_told_as_steps);
-  CHECK_RUN(test_random_executions_find_violations_and_are_found_again_from_their_seed, seed);
-  CHECK_RUN(test_all_random_executions_are_made_where_nothing_is_violated, seed);
-  CHECK_RUN(test_a_search_that_runs_out_of_memory_says_so_and_keeps_what_it_knows);
-  CHECK_RUN(test_a_search_can_be_given_up_at_any_moment);
-  CHECK_RUN(test_an_execution_without_end_is_a_violation);
-  CHECK_RUN(test_that_an_execution_may_go_in_circles_is_told);
-  CHECK_RUN(test_more_packets_than_a_model_holds_are_an_error);
-  return 0;
 }

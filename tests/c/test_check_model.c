@@ -2,14 +2,13 @@
 /*
  * The model of the checker: what can happen in it, what is printed of it, and what its fingerprints see.
  */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "base/prng.h"
 #include "check/fingerprint.h"
 #include "check/reduce.h"
 
 enum { EXECUTIONS = 200 };
 
-static uint64_t seed;
 static busq_model_move moves[BUSQ_MODEL_MOVES_MAX];
 
 static busq_model make(const busq_model_config *config)
@@ -96,7 +95,7 @@ static void check_sums(const char *order, bool is_fifo)
                                     .doubled_max = 1};
   const busq_model model = make(&config);
   void *state = start(&model), *copy = start(&model);
-  busq_prng prng = busq_prng_of(seed, 0, 0, 0);
+  busq_prng prng = busq_prng_of(test_seed, 0, 0, 0);
   for (uint32_t execution = 0; execution < EXECUTIONS; execution++) {
     busq_model_move move;
     busq_model_start(&model, state);
@@ -109,7 +108,7 @@ static void check_sums(const char *order, bool is_fifo)
   free(copy);
 }
 
-static void test_a_fingerprint_that_is_kept_up_move_by_move_is_that_of_the_state(void)
+TEST(test_a_fingerprint_that_is_kept_up_move_by_move_is_that_of_the_state)
 {
   check_sums("cykas", false);
   check_sums("cykas", true);
@@ -176,7 +175,7 @@ static uint64_t explore(const busq_model *model, const void *state, seen_state *
 }
 
 /* Once, a rank in a channel and a stamp could stand for each other: 2,898 states of lamport were taken for others. */
-static void test_different_states_have_different_fingerprints(void)
+TEST(test_different_states_have_different_fingerprints)
 {
   static const struct {
     const char *order;
@@ -203,7 +202,7 @@ static void test_different_states_have_different_fingerprints(void)
   free(seen);
 }
 
-static void test_the_network_is_a_bag_unless_channels_keep_the_order(void)
+TEST(test_the_network_is_a_bag_unless_channels_keep_the_order)
 {
   for (int is_fifo = 0; is_fifo <= 1; is_fifo++) {
     const busq_model_config config = {
@@ -261,7 +260,7 @@ static void check_classes(const busq_model_config *config)
   const busq_model model = make(config);
   CHECK(busq_model_is_symmetric(&model));
   void *state = start(&model), *other = start(&model);
-  busq_prng prng = busq_prng_of(seed, 0, 0, 0);
+  busq_prng prng = busq_prng_of(test_seed, 0, 0, 0);
   uint32_t n_different = 0;
   for (uint32_t execution = 0; execution < EXECUTIONS; execution++) {
     busq_model_move move;
@@ -282,7 +281,7 @@ static void check_classes(const busq_model_config *config)
   free(other);
 }
 
-static void test_states_that_differ_by_names_only_are_of_one_class(void)
+TEST(test_states_that_differ_by_names_only_are_of_one_class)
 {
   for (const busq_order *const *order = busq_orders; *order; order++) {
     busq_model_config config = {.order = *order, .n_processes = 3, .n_messages = 2, .fan_out_max = 1};
@@ -300,12 +299,12 @@ static void test_states_that_differ_by_names_only_are_of_one_class(void)
 }
 
 /* The set of what was seen has a place for each part of the range. */
-static void test_fingerprints_of_classes_are_spread_over_the_whole_range(void)
+TEST(test_fingerprints_of_classes_are_spread_over_the_whole_range)
 {
   const busq_model_config config = {.order = &busq_order_cykas, .n_processes = 6, .n_messages = 1, .fan_out_max = 1};
   const busq_model model = make(&config);
   void *state = start(&model);
-  busq_prng prng = busq_prng_of(seed, 2, 0, 0);
+  busq_prng prng = busq_prng_of(test_seed, 2, 0, 0);
   uint32_t counts[16] = {0}, n_all = 0;
   for (uint32_t execution = 0; execution < 10 * EXECUTIONS; execution++) {
     busq_model_move move;
@@ -331,7 +330,7 @@ static int forgetful_step(void *state, const busq_order_event *event, busq_order
   return is_forgotten ? BUSQ_OK : busq_order_none.step(state, event, effects);
 }
 
-static void test_names_that_matter_are_noticed(void)
+TEST(test_names_that_matter_are_noticed)
 {
   busq_order forgetful = busq_order_none;
   forgetful.step = forgetful_step;
@@ -340,7 +339,7 @@ static void test_names_that_matter_are_noticed(void)
     const busq_model_config config = {.order = orders[which], .n_processes = 3, .n_messages = 2, .fan_out_max = 1};
     const busq_model model = make(&config);
     void *state = start(&model), *room = malloc(2 * model.state_bytes_max);
-    busq_prng prng = busq_prng_of(seed, 1, 0, 0);
+    busq_prng prng = busq_prng_of(test_seed, 1, 0, 0);
     uint32_t n_different = 0;
     for (uint32_t execution = 0; execution < EXECUTIONS; execution++) {
       busq_model_move move;
@@ -356,7 +355,7 @@ static void test_names_that_matter_are_noticed(void)
   }
 }
 
-static void test_roles_and_ties_by_name_are_not_renamed(void)
+TEST(test_roles_and_ties_by_name_are_not_renamed)
 {
   busq_model_config config = {.order = &busq_order_skeen, .n_processes = 3, .n_messages = 1, .fan_out_max = 2};
   const busq_model skeen = make(&config);
@@ -378,7 +377,7 @@ static void test_roles_and_ties_by_name_are_not_renamed(void)
 
 /* ---- what the application does ---- */
 
-static void test_who_replies_answers_the_senders_of_what_it_delivers_in_turn(void)
+TEST(test_who_replies_answers_the_senders_of_what_it_delivers_in_turn)
 {
   const busq_model_config config = {
       .order = &busq_order_none, .n_processes = 3, .n_messages = 3, .fan_out_max = 1, .behaviour = BUSQ_CHECK_REPLY};
@@ -402,7 +401,7 @@ static void test_who_replies_answers_the_senders_of_what_it_delivers_in_turn(voi
   free(state);
 }
 
-static void test_a_job_keeps_process_0_from_everything_and_is_answered(void)
+TEST(test_a_job_keeps_process_0_from_everything_and_is_answered)
 {
   const busq_model_config config = {
       .order = &busq_order_mfss, .n_processes = 3, .n_messages = 2, .fan_out_max = 1, .behaviour = BUSQ_CHECK_JOB};
@@ -425,7 +424,7 @@ static void test_a_job_keeps_process_0_from_everything_and_is_answered(void)
   free(state);
 }
 
-static void test_destinations_that_are_given_are_the_only_ones(void)
+TEST(test_destinations_that_are_given_are_the_only_ones)
 {
   static const uint32_t given[] = {6, 2, 4, 1, 3, 2};
   busq_model_config config = {
@@ -445,7 +444,7 @@ static void test_destinations_that_are_given_are_the_only_ones(void)
 
 /* ---- what the network does ---- */
 
-static void test_a_network_loses_and_doubles_so_many_packets_and_no_more(void)
+TEST(test_a_network_loses_and_doubles_so_many_packets_and_no_more)
 {
   const busq_model_config config = {
       .order = &busq_order_none, .n_processes = 2, .n_messages = 2, .fan_out_max = 1, .doubled_max = 1, .lost_max = 1};
@@ -464,7 +463,7 @@ static void test_a_network_loses_and_doubles_so_many_packets_and_no_more(void)
   free(state);
 }
 
-static void test_what_is_delivered_twice_is_a_fault_of_who_does_not_notice(void)
+TEST(test_what_is_delivered_twice_is_a_fault_of_who_does_not_notice)
 {
   const busq_order *const orders[] = {&busq_order_none, &busq_order_fifo};
   for (uint32_t which = 0; which < 2; which++) {
@@ -481,7 +480,7 @@ static void test_what_is_delivered_twice_is_a_fault_of_who_does_not_notice(void)
   }
 }
 
-static void test_an_alarm_goes_off_at_any_moment_after_it_was_set(void)
+TEST(test_an_alarm_goes_off_at_any_moment_after_it_was_set)
 {
   uint32_t options;
   const busq_order *order = busq_order_parse("fifo:on_gap=skip", &options);
@@ -524,7 +523,7 @@ static int nonsense_step(void *state, const busq_order_event *event, busq_order_
   return BUSQ_OK;
 }
 
-static void test_an_effect_that_makes_no_sense_is_a_fault_and_left_out(void)
+TEST(test_an_effect_that_makes_no_sense_is_a_fault_and_left_out)
 {
   busq_order broken = busq_order_none;
   broken.step = nonsense_step;
@@ -545,7 +544,7 @@ static bool is_never_sound(const void *state)
   return !state;
 }
 
-static void test_a_state_that_is_not_sound_is_a_fault_of_its_own_and_goes_on(void)
+TEST(test_a_state_that_is_not_sound_is_a_fault_of_its_own_and_goes_on)
 {
   busq_order broken = busq_order_none;
   broken.verify = is_never_sound;
@@ -560,7 +559,7 @@ static void test_a_state_that_is_not_sound_is_a_fault_of_its_own_and_goes_on(voi
 }
 
 /* A message that came to a process it was not sent to overtakes nothing: it is a phantom. */
-static void test_what_strays_is_no_fault_of_fifo(void)
+TEST(test_what_strays_is_no_fault_of_fifo)
 {
   const busq_model_config config = {.order = &busq_order_none, .n_processes = 3, .n_messages = 2, .fan_out_max = 1};
   const busq_model model = make(&config);
@@ -578,7 +577,7 @@ static void test_what_strays_is_no_fault_of_fifo(void)
 
 /* ---- what commutes ---- */
 
-static void test_moves_at_different_processes_commute_and_deliveries_at_one_need_not(void)
+TEST(test_moves_at_different_processes_commute_and_deliveries_at_one_need_not)
 {
   const busq_model_config config = {.order = &busq_order_cykas, .n_processes = 3, .n_messages = 2, .fan_out_max = 1};
   const busq_model model = make(&config);
@@ -595,28 +594,4 @@ static void test_moves_at_different_processes_commute_and_deliveries_at_one_need
   CHECK(busq_model_commute(&model, state, &elsewhere, &arrival, room));
   free(state);
   free(room);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_a_fingerprint_that_is_kept_up_move_by_move_is_that_of_the_state);
-  CHECK_RUN(test_different_states_have_different_fingerprints);
-  CHECK_RUN(test_the_network_is_a_bag_unless_channels_keep_the_order);
-  CHECK_RUN(test_states_that_differ_by_names_only_are_of_one_class);
-  CHECK_RUN(test_fingerprints_of_classes_are_spread_over_the_whole_range);
-  CHECK_RUN(test_names_that_matter_are_noticed);
-  CHECK_RUN(test_roles_and_ties_by_name_are_not_renamed);
-  CHECK_RUN(test_who_replies_answers_the_senders_of_what_it_delivers_in_turn);
-  CHECK_RUN(test_a_job_keeps_process_0_from_everything_and_is_answered);
-  CHECK_RUN(test_destinations_that_are_given_are_the_only_ones);
-  CHECK_RUN(test_a_network_loses_and_doubles_so_many_packets_and_no_more);
-  CHECK_RUN(test_what_is_delivered_twice_is_a_fault_of_who_does_not_notice);
-  CHECK_RUN(test_an_alarm_goes_off_at_any_moment_after_it_was_set);
-  CHECK_RUN(test_an_effect_that_makes_no_sense_is_a_fault_and_left_out);
-  CHECK_RUN(test_a_state_that_is_not_sound_is_a_fault_of_its_own_and_goes_on);
-  CHECK_RUN(test_what_strays_is_no_fault_of_fifo);
-  CHECK_RUN(test_moves_at_different_processes_commute_and_deliveries_at_one_need_not);
-  return 0;
 }

@@ -5,6 +5,7 @@
  * two of them is followed by another sender, or by a successor, which finds every message there once, in order.
  */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "shm/memory/peer.h"
 #include "shm/message/commit.h"
 
@@ -73,7 +74,7 @@ static void the_reader_is_removed(busq_peer *reader)
 
 /* ---- what it is full of ---- */
 
-static void test_a_queue_full_of_dead_references_has_room_for_a_message(void)
+TEST(test_a_queue_full_of_dead_references_has_room_for_a_message)
 {
   meet(PEERS, CAPACITY, ARENA_BYTES);
   the_reader_goes();
@@ -93,7 +94,7 @@ static void test_a_queue_full_of_dead_references_has_room_for_a_message(void)
 }
 
 /* Messages and dead references in turns: as many messages as there is capacity, whatever stands between them. */
-static void test_dead_references_between_messages_take_no_room(void)
+TEST(test_dead_references_between_messages_take_no_room)
 {
   char expected[CAPACITY * 3 + 1] = "", text[3];
   meet(PEERS, CAPACITY, ARENA_BYTES);
@@ -226,9 +227,10 @@ static bool pack_and_die(uint64_t steps, next_one next, uint64_t seed)
   return has_survived;
 }
 
-static void test_killed_between_any_two_steps_it_leaves_every_message_once(uint64_t seed)
+TEST(test_killed_between_any_two_steps_it_leaves_every_message_once)
 {
-  check_chance chance = {seed};
+  words = shared_memory(sizeof *words);
+  check_chance chance = {test_seed};
   uint64_t n_deaths = 0;
   for (int next = NEXT_RESUMES; next <= NEXT_DIES_TOO; next++)
     for (uint64_t round = check_share(6); round > 0; round--) {
@@ -281,25 +283,14 @@ static bool pack_again_and_die(uint64_t steps, uint64_t seed)
   return has_survived;
 }
 
-static void test_killed_between_any_two_steps_it_leaves_room_for_as_many_messages(uint64_t seed)
+TEST(test_killed_between_any_two_steps_it_leaves_room_for_as_many_messages)
 {
-  check_chance chance = {seed};
+  words = shared_memory(sizeof *words);
+  check_chance chance = {test_seed};
   for (uint64_t round = check_share(6); round > 0; round--) {
     const uint64_t scene = check_next(&chance);
     uint64_t steps = 1;
     while (!pack_again_and_die(steps, scene))
       steps++;
   }
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  words = shared_memory(sizeof *words);
-  CHECK_RUN(test_a_queue_full_of_dead_references_has_room_for_a_message);
-  CHECK_RUN(test_dead_references_between_messages_take_no_room);
-  CHECK_RUN(test_killed_between_any_two_steps_it_leaves_every_message_once, seed);
-  CHECK_RUN(test_killed_between_any_two_steps_it_leaves_room_for_as_many_messages, seed);
-  return 0;
 }

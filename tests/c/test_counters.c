@@ -17,6 +17,7 @@
  *      clock                       62        damage: refused before anything is touched, and no other clock follows
  */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "shm/memory/peer.h"
 #include "shm/message/commit.h"
 #include "shm/send/multicast.h"
@@ -84,7 +85,7 @@ static void three_meet(void)
 
 /* ---- positions ---- */
 
-static void test_queues_go_over_the_end_of_their_lap_counter(void)
+TEST(test_queues_go_over_the_end_of_their_lap_counter)
 {
   meet(4, 4, 4096);
   const busq_ring ring = busq_bus_ring(company_bus, 0);
@@ -95,7 +96,7 @@ static void test_queues_go_over_the_end_of_their_lap_counter(void)
   part();
 }
 
-static void test_queues_go_over_the_position_where_32_bits_end(void)
+TEST(test_queues_go_over_the_position_where_32_bits_end)
 {
   meet(4, 4, 4096);
   all_queues_stand_at((UINT64_C(1) << 32) - 20);
@@ -105,7 +106,7 @@ static void test_queues_go_over_the_position_where_32_bits_end(void)
 }
 
 /* All get what was sent with success; then the queue reports its end, to its senders and to its reader. */
-static void test_a_queue_at_the_end_of_its_positions_refuses_and_loses_nothing(void)
+TEST(test_a_queue_at_the_end_of_its_positions_refuses_and_loses_nothing)
 {
   meet(4, 4, 4096);
   all_queues_stand_at(BUSQ_RING_POSITION_MASK - 9);
@@ -129,7 +130,7 @@ static void test_a_queue_at_the_end_of_its_positions_refuses_and_loses_nothing(v
 
 /* ---- lives ---- */
 
-static void test_incarnations_begin_again_after_the_last(void)
+TEST(test_incarnations_begin_again_after_the_last)
 {
   meet(4, 4, 4096);
   all_slots_had(UINT32_MAX - 2);
@@ -144,7 +145,7 @@ static void test_incarnations_begin_again_after_the_last(void)
 }
 
 /* The queue has only 11 bits for its lives; a peer that knows an earlier one still is not taken for a contemporary. */
-static void test_a_name_can_be_joined_more_often_than_a_queue_counts_lives(void)
+TEST(test_a_name_can_be_joined_more_often_than_a_queue_counts_lives)
 {
   enum { LIVES = 5000 };
   meet(4, 4, 4096);
@@ -165,7 +166,7 @@ static void test_a_name_can_be_joined_more_often_than_a_queue_counts_lives(void)
 
 /* ---- messages ---- */
 
-static void test_sequence_numbers_begin_again_after_the_last(void)
+TEST(test_sequence_numbers_begin_again_after_the_last)
 {
   meet(4, 4, 4096);
   for (uint32_t slot = 0; slot < 4; slot++)
@@ -175,7 +176,7 @@ static void test_sequence_numbers_begin_again_after_the_last(void)
   part();
 }
 
-static void test_the_highest_sequence_number_of_all_does_no_harm(void)
+TEST(test_the_highest_sequence_number_of_all_does_no_harm)
 {
   meet(4, 4, 4096);
   for (uint32_t slot = 0; slot < 4; slot++)
@@ -185,7 +186,7 @@ static void test_the_highest_sequence_number_of_all_does_no_harm(void)
   part();
 }
 
-static void test_generations_of_memory_begin_again_after_the_last(void)
+TEST(test_generations_of_memory_begin_again_after_the_last)
 {
   meet(4, 8, 16384);
   for (uint64_t extent = 0; extent < company_bus->geometry.extents; extent++)
@@ -213,7 +214,7 @@ static void test_generations_of_memory_begin_again_after_the_last(void)
   part();
 }
 
-static void test_a_wish_for_memory_is_heard_when_its_counter_begins_again(void)
+TEST(test_a_wish_for_memory_is_heard_when_its_counter_begins_again)
 {
   static char payload[12000];
   meet(3, 64, 16384);
@@ -304,7 +305,7 @@ static bool readers_are_woken_quickly(void)
   return n_quick >= 4;
 }
 
-static void test_readers_are_woken_when_their_sequence_begins_again(void)
+TEST(test_readers_are_woken_when_their_sequence_begins_again)
 {
   quick_in_one_of_many_tries(readers_are_woken_quickly);
 }
@@ -345,7 +346,7 @@ static bool senders_that_wait_for_room_are_woken_quickly(void)
   return took_ns < 500000000; /* 100 ms of the reader's; in slices it would be a second */
 }
 
-static void test_senders_are_woken_when_the_sequence_of_room_begins_again(void)
+TEST(test_senders_are_woken_when_the_sequence_of_room_begins_again)
 {
   quick_in_one_of_many_tries(senders_that_wait_for_room_are_woken_quickly);
 }
@@ -372,7 +373,7 @@ static bool senders_that_wait_for_memory_are_woken_quickly(void)
   return took_ns < 500000000;
 }
 
-static void test_senders_are_woken_when_the_sequence_of_memory_begins_again(void)
+TEST(test_senders_are_woken_when_the_sequence_of_memory_begins_again)
 {
   quick_in_one_of_many_tries(senders_that_wait_for_memory_are_woken_quickly);
 }
@@ -383,7 +384,7 @@ static bool is_readable(int fd)
   return poll(&wanted, 1, 0) == 1;
 }
 
-static void test_a_descriptor_tells_when_the_number_of_its_arming_begins_again(void)
+TEST(test_a_descriptor_tells_when_the_number_of_its_arming_begins_again)
 {
   int fd;
   meet(4, 4, 4096);
@@ -405,7 +406,7 @@ static void test_a_descriptor_tells_when_the_number_of_its_arming_begins_again(v
 
 /* ---- what is only counted ---- */
 
-static void test_counts_of_messages_begin_again_and_nothing_depends_on_them(void)
+TEST(test_counts_of_messages_begin_again_and_nothing_depends_on_them)
 {
   busq_peer_facts facts;
   meet(4, 4, 4096);
@@ -422,7 +423,7 @@ static void test_counts_of_messages_begin_again_and_nothing_depends_on_them(void
 /* ---- clocks ---- */
 
 /* No message is sent with success and then refused by its receiver. */
-static void test_the_last_timestamps_are_delivered_and_then_the_queue_is_damaged(void)
+TEST(test_the_last_timestamps_are_delivered_and_then_the_queue_is_damaged)
 {
   meet(4, 8, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -443,7 +444,7 @@ static void test_the_last_timestamps_are_delivered_and_then_the_queue_is_damaged
 }
 
 /* The clock's end where proposals are lost, so that timestamps come from the seal. */
-static void test_the_last_timestamps_are_not_passed_by_lost_proposals(void)
+TEST(test_the_last_timestamps_are_not_passed_by_lost_proposals)
 {
   meet(4, 8, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
@@ -469,7 +470,7 @@ static void test_the_last_timestamps_are_not_passed_by_lost_proposals(void)
 }
 
 /* A multicast to a sound queue and to a damaged one touches neither. */
-static void test_a_damaged_clock_is_refused_before_anything_is_touched(void)
+TEST(test_a_damaged_clock_is_refused_before_anything_is_touched)
 {
   static const uint64_t damages[] = {BUSQ_TIMESTAMP_MAX, BUSQ_TIMESTAMP_MAX + 1, UINT64_MAX - 1, UINT64_MAX};
   for (unsigned i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -490,7 +491,7 @@ static void test_a_damaged_clock_is_refused_before_anything_is_touched(void)
 
 /* It can't have come there by counting: a nanosecond is less than a tick takes, and this machine has not run that
  * long. */
-static void test_a_clock_that_jumped_is_refused_and_nobody_follows_it(void)
+TEST(test_a_clock_that_jumped_is_refused_and_nobody_follows_it)
 {
   static const uint64_t damages[] = {UINT64_C(1) << 61, BUSQ_TIMESTAMP_MAX - 100, BUSQ_TIMESTAMP_MAX - 1};
   for (unsigned i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -514,7 +515,7 @@ static busq_record *record_at_head(const busq_peer *peer)
   return busq_bus_record(company_bus, reference.record);
 }
 
-static void test_a_timestamp_that_jumped_is_refused_and_its_receiver_does_not_follow_it(void)
+TEST(test_a_timestamp_that_jumped_is_refused_and_its_receiver_does_not_follow_it)
 {
   static const uint64_t damages[] = {UINT64_C(1) << 61, BUSQ_TIMESTAMP_MAX - 1, BUSQ_TIMESTAMP_MAX, UINT64_MAX};
   busq_message message;
@@ -532,7 +533,7 @@ static void test_a_timestamp_that_jumped_is_refused_and_its_receiver_does_not_fo
 }
 
 /* Its sender died before it was committed: the process that finishes it must not take the others' clocks along. */
-static void test_a_sealed_timestamp_that_jumped_is_not_finished(void)
+TEST(test_a_sealed_timestamp_that_jumped_is_not_finished)
 {
   static const uint64_t damages[] = {BUSQ_TIMESTAMP_MAX, BUSQ_TIMESTAMP_MAX + 1, UINT64_MAX};
   for (unsigned i = 0; i < sizeof damages / sizeof *damages; i++) {
@@ -548,7 +549,7 @@ static void test_a_sealed_timestamp_that_jumped_is_not_finished(void)
 }
 
 /* Bob must get an error, instead of waiting for ever for a message that no process can finish. */
-static void test_what_can_t_be_finished_is_damage_and_not_a_reason_to_wait(void)
+TEST(test_what_can_t_be_finished_is_damage_and_not_a_reason_to_wait)
 {
   busq_message message;
   uint32_t count;
@@ -569,7 +570,7 @@ static void test_what_can_t_be_finished_is_damage_and_not_a_reason_to_wait(void)
 /* ---- attempts ---- */
 
 /* A dead sender's message in its last attempt is undone without becoming the first attempt of the next message. */
-static void test_the_last_attempt_of_a_dead_sender_is_not_mistaken_for_the_next_message(void)
+TEST(test_the_last_attempt_of_a_dead_sender_is_not_mistaken_for_the_next_message)
 {
   meet(4, 8, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -584,32 +585,4 @@ static void test_the_last_attempt_of_a_dead_sender_is_not_mistaken_for_the_next_
   said(alice, "bob carol", "next");
   hears(bob, "next");
   part();
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_queues_go_over_the_end_of_their_lap_counter);
-  CHECK_RUN(test_queues_go_over_the_position_where_32_bits_end);
-  CHECK_RUN(test_a_queue_at_the_end_of_its_positions_refuses_and_loses_nothing);
-  CHECK_RUN(test_incarnations_begin_again_after_the_last);
-  CHECK_RUN(test_a_name_can_be_joined_more_often_than_a_queue_counts_lives);
-  CHECK_RUN(test_sequence_numbers_begin_again_after_the_last);
-  CHECK_RUN(test_the_highest_sequence_number_of_all_does_no_harm);
-  CHECK_RUN(test_generations_of_memory_begin_again_after_the_last);
-  CHECK_RUN(test_a_wish_for_memory_is_heard_when_its_counter_begins_again);
-  CHECK_RUN(test_readers_are_woken_when_their_sequence_begins_again);
-  CHECK_RUN(test_senders_are_woken_when_the_sequence_of_room_begins_again);
-  CHECK_RUN(test_senders_are_woken_when_the_sequence_of_memory_begins_again);
-  CHECK_RUN(test_a_descriptor_tells_when_the_number_of_its_arming_begins_again);
-  CHECK_RUN(test_counts_of_messages_begin_again_and_nothing_depends_on_them);
-  CHECK_RUN(test_the_last_timestamps_are_delivered_and_then_the_queue_is_damaged);
-  CHECK_RUN(test_the_last_timestamps_are_not_passed_by_lost_proposals);
-  CHECK_RUN(test_a_damaged_clock_is_refused_before_anything_is_touched);
-  CHECK_RUN(test_a_clock_that_jumped_is_refused_and_nobody_follows_it);
-  CHECK_RUN(test_a_timestamp_that_jumped_is_refused_and_its_receiver_does_not_follow_it);
-  CHECK_RUN(test_a_sealed_timestamp_that_jumped_is_not_finished);
-  CHECK_RUN(test_what_can_t_be_finished_is_damage_and_not_a_reason_to_wait);
-  CHECK_RUN(test_the_last_attempt_of_a_dead_sender_is_not_mistaken_for_the_next_message);
-  return 0;
 }

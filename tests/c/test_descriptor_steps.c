@@ -8,6 +8,7 @@
  * comes to its time limit.
  */
 #include "harness/strike.h"
+#include "harness/test.h"
 #include "shm/memory/peer.h"
 #include "shm/wake/wake.h"
 #include <poll.h>
@@ -144,7 +145,7 @@ static bool die(const script *s, uint64_t steps)
 }
 
 /* A message ends the deep sleep, and the next one is none before the receiver has waited again. */
-static void test_who_receives_sleeps_lightly(void)
+TEST(test_who_receives_sleeps_lightly)
 {
   meet(PEERS, 8, 1 << 16);
   busq_peer *bob = join("bob"), *dave = join("dave");
@@ -161,7 +162,7 @@ static void test_who_receives_sleeps_lightly(void)
 
 /* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does:
  * its swap expects the number of an arming that must not come again. */
-static void test_the_numbers_of_a_successor_are_others(void)
+TEST(test_the_numbers_of_a_successor_are_others)
 {
   meet(PEERS, 8, 1 << 16);
   busq_peer *bob = join("bob");
@@ -176,9 +177,8 @@ static void test_the_numbers_of_a_successor_are_others(void)
   part();
 }
 
-int main(void)
+TEST(test_who_listens_is_told_by_one_that_dies_at_any_step)
 {
-  check_begin();
   const script scripts[] = {
       {"a unicast", act_unicast, false},
       {"a multicast", act_multicast, false},
@@ -194,7 +194,4 @@ int main(void)
     printf("ok  %s: died at each of %" PRIu64 " steps\n", scripts[i].name, steps - 1);
     fflush(stdout);
   }
-  CHECK_RUN(test_who_receives_sleeps_lightly);
-  CHECK_RUN(test_the_numbers_of_a_successor_are_others);
-  return 0;
 }

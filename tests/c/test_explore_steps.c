@@ -786,6 +786,6 @@ int main(int n_arguments, char **arguments)
     if (is_asked_for(&scenarios[i], &asked, n_arguments - n_options, arguments + n_options))
       is_good &= search(scenarios[i], &asked, arguments[0]);
   if (is_good && n_arguments == n_options)
-    CHECK_RUN(test_what_the_search_leaves_out_changes_nothing);
+    check_run("what the search leaves out changes nothing", test_what_the_search_leaves_out_changes_nothing);
   return is_good ? 0 : 1;
 }

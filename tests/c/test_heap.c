@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heap of late messages, against an array that is kept sorted. */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "queue/heap.h"
 
 #define N_MAX 3000
@@ -10,7 +10,7 @@ static busq_heap_entry entry_of(uint64_t timestamp, uint32_t sender, uint64_t se
   return (busq_heap_entry){.key = {timestamp, sequence, sender}, .position = timestamp * 3, .record = sender, .mark = 7};
 }
 
-static void test_an_empty_heap_has_no_least(void)
+TEST(test_an_empty_heap_has_no_least)
 {
   busq_heap heap = {0};
   CHECK(busq_heap_least(&heap) == NULL);
@@ -18,7 +18,7 @@ static void test_an_empty_heap_has_no_least(void)
   busq_heap_deinit(&heap);
 }
 
-static void test_the_least_key_comes_first_and_brings_its_entry_along(void)
+TEST(test_the_least_key_comes_first_and_brings_its_entry_along)
 {
   busq_heap heap = {0};
   CHECK(busq_heap_push(&heap, entry_of(30, 1, 1)));
@@ -35,7 +35,7 @@ static void test_the_least_key_comes_first_and_brings_its_entry_along(void)
   busq_heap_deinit(&heap);
 }
 
-static void test_equal_timestamps_go_by_sender_then_by_sequence(void)
+TEST(test_equal_timestamps_go_by_sender_then_by_sequence)
 {
   busq_heap heap = {0};
   CHECK(busq_heap_push(&heap, entry_of(5, 2, 1)));
@@ -112,14 +112,14 @@ static void heap_and_array(uint64_t seed, uint64_t n_timestamps, uint64_t push_s
   busq_heap_deinit(&heap);
 }
 
-static void test_a_heap_and_a_sorted_array_always_agree(uint64_t seed)
+TEST(test_a_heap_and_a_sorted_array_always_agree)
 {
-  heap_and_array(seed, 3, 6);
-  heap_and_array(seed + 1, 1000, 5);
-  heap_and_array(seed + 2, UINT64_C(1) << 61, 7);
+  heap_and_array(test_seed, 3, 6);
+  heap_and_array(test_seed + 1, 1000, 5);
+  heap_and_array(test_seed + 2, UINT64_C(1) << 61, 7);
 }
 
-static void test_rising_and_falling_keys_come_out_sorted(void)
+TEST(test_rising_and_falling_keys_come_out_sorted)
 {
   for (int is_falling = 0; is_falling < 2; is_falling++) {
     busq_heap heap = {0};
@@ -133,7 +133,7 @@ static void test_rising_and_falling_keys_come_out_sorted(void)
   }
 }
 
-static void test_verify_notices_a_child_below_its_parent(void)
+TEST(test_verify_notices_a_child_below_its_parent)
 {
   busq_heap heap = {0};
   for (uint64_t i = 0; i < 100; i++)
@@ -142,17 +142,4 @@ static void test_verify_notices_a_child_below_its_parent(void)
   heap.entries[77].key.timestamp = 0;
   CHECK(!busq_heap_verify(&heap));
   busq_heap_deinit(&heap);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_an_empty_heap_has_no_least);
-  CHECK_RUN(test_the_least_key_comes_first_and_brings_its_entry_along);
-  CHECK_RUN(test_equal_timestamps_go_by_sender_then_by_sequence);
-  CHECK_RUN(test_a_heap_and_a_sorted_array_always_agree, seed);
-  CHECK_RUN(test_rising_and_falling_keys_come_out_sorted);
-  CHECK_RUN(test_verify_notices_a_child_below_its_parent);
-  return 0;
 }

@@ -7,7 +7,7 @@
  * store: two that are inside at once lose counts.  A latch without the barrier fails here within a few rounds.
  */
 #include "base/latch.h"
-#include "harness/check.h"
+#include "harness/test.h"
 #include <pthread.h>
 #include <sched.h>
 
@@ -48,7 +48,7 @@ static void *come_later(void *argument)
   return NULL;
 }
 
-static void test_nobody_is_inside_with_anybody_else(void)
+TEST(test_nobody_is_inside_with_anybody_else)
 {
   static scene at;
   pthread_t others[OTHERS];
@@ -78,7 +78,7 @@ static void *claim(void *argument)
   return NULL;
 }
 
-static void test_many_may_come_first(void)
+TEST(test_many_may_come_first)
 {
   for (uint32_t round = 0; round < ROUNDS / 4; round++) {
     scene at = {0};
@@ -90,12 +90,4 @@ static void test_many_may_come_first(void)
       CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
     CHECK_EQUAL(at.count, (OTHERS + 1) * STAYS);
   }
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_nobody_is_inside_with_anybody_else);
-  CHECK_RUN(test_many_may_come_first);
-  return 0;
 }

@@ -13,6 +13,7 @@
  */
 #include "base/atomic.h"
 #include "harness/nodes.h"
+#include "harness/test.h"
 
 #ifndef BUSQ_STEPS
 #error "this test needs a core built with BUSQ_STEPS"
@@ -175,47 +176,35 @@ static void happens_at_every_step(void (*what)(void))
   CHECK(steps > STEPS_MIN);
 }
 
-static void test_a_peer_enters_meanwhile(void)
+TEST(test_a_peer_enters_meanwhile)
 {
   happens_at_every_step(frank_enters);
 }
 
-static void test_a_member_leaves_meanwhile(void)
+TEST(test_a_member_leaves_meanwhile)
 {
   happens_at_every_step(bob_leaves);
 }
 
-static void test_a_member_closes_meanwhile(void)
+TEST(test_a_member_closes_meanwhile)
 {
   happens_at_every_step(bob_goes);
 }
 
-static void test_the_node_ends_meanwhile(void)
+TEST(test_the_node_ends_meanwhile)
 {
   happens_at_every_step(node_ends);
 }
 
-static void test_the_node_ends_and_a_peer_enters_meanwhile(void)
+TEST(test_the_node_ends_and_a_peer_enters_meanwhile)
 {
   happens_at_every_step(both_change);
 }
 
-static void test_the_node_of_a_member_ends_meanwhile(void)
+TEST(test_the_node_of_a_member_ends_meanwhile)
 {
   carol_is_member = true;
   happens_at_every_step(node_ends);
   happens_at_every_step(both_change);
   carol_is_member = false;
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_a_peer_enters_meanwhile);
-  CHECK_RUN(test_a_member_leaves_meanwhile);
-  CHECK_RUN(test_a_member_closes_meanwhile);
-  CHECK_RUN(test_the_node_ends_meanwhile);
-  CHECK_RUN(test_the_node_ends_and_a_peer_enters_meanwhile);
-  CHECK_RUN(test_the_node_of_a_member_ends_meanwhile);
-  return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Joining, leaving, forking, sleeping, dying; and what is left behind. */
 #include "harness/company.h"
+#include "harness/test.h"
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@ static void sleep_ms(long ms)
 
 /* ---- names and slots ---- */
 
-static void test_a_name_belongs_to_one_live_peer(void)
+TEST(test_a_name_belongs_to_one_live_peer)
 {
   meet(4, 8, 4096);
   busq_peer *bob = join("bob"), *other;
@@ -45,7 +46,7 @@ static void test_a_name_belongs_to_one_live_peer(void)
   part();
 }
 
-static void test_names_that_are_no_names_are_refused(void)
+TEST(test_names_that_are_no_names_are_refused)
 {
   meet(4, 8, 4096);
   busq_peer *peer;
@@ -62,7 +63,7 @@ static void test_names_that_are_no_names_are_refused(void)
   part();
 }
 
-static void test_a_full_bus_takes_nobody_until_somebody_leaves(void)
+TEST(test_a_full_bus_takes_nobody_until_somebody_leaves)
 {
   meet(2, 8, 4096);
   busq_peer *a = join("a"), *late;
@@ -73,7 +74,7 @@ static void test_a_full_bus_takes_nobody_until_somebody_leaves(void)
   part();
 }
 
-static void test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last(void)
+TEST(test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last)
 {
   meet(2, 8, 4096);
   busq_peer *a = join("a"), *b = join("b");
@@ -90,7 +91,7 @@ static void test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last(void)
   part();
 }
 
-static void test_messages_of_one_who_left_still_arrive_with_his_name(void)
+TEST(test_messages_of_one_who_left_still_arrive_with_his_name)
 {
   meet(3, 8, 4096);
   busq_peer *a = join("alice"), *b = join("bob");
@@ -108,7 +109,7 @@ static void test_messages_of_one_who_left_still_arrive_with_his_name(void)
   part();
 }
 
-static void test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory(void)
+TEST(test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory)
 {
   meet(3, 64, 1 << 16);
   busq_peer *a = join("a"), *b = join("b");
@@ -124,7 +125,7 @@ static void test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the
   part();
 }
 
-static void test_many_lives_leave_nothing_behind(void)
+TEST(test_many_lives_leave_nothing_behind)
 {
   meet(4, 8, 1 << 16);
   busq_peer *a = join("a");
@@ -150,7 +151,7 @@ static void test_many_lives_leave_nothing_behind(void)
 
 /* ---- messages that are held ---- */
 
-static void test_a_message_stays_where_it_is_while_it_is_held(void)
+TEST(test_a_message_stays_where_it_is_while_it_is_held)
 {
   meet(3, 16, 1 << 16);
   busq_peer *a = join("a"), *b = join("b");
@@ -174,7 +175,7 @@ static void test_a_message_stays_where_it_is_while_it_is_held(void)
   part();
 }
 
-static void test_held_messages_keep_their_places_and_give_them_back_in_any_order(void)
+TEST(test_held_messages_keep_their_places_and_give_them_back_in_any_order)
 {
   meet(2, 4, 4096);
   busq_peer *a = join("a"), *b = join("b");
@@ -195,7 +196,7 @@ static void test_held_messages_keep_their_places_and_give_them_back_in_any_order
   part();
 }
 
-static void test_a_held_message_outlives_the_closing_of_its_receiver(void)
+TEST(test_a_held_message_outlives_the_closing_of_its_receiver)
 {
   meet(3, 16, 1 << 16);
   busq_peer *a = join("a"), *b = join("b");
@@ -238,7 +239,7 @@ static void forked_body(void *argument)
   said(own, "parent", "from the child");
 }
 
-static void test_a_child_can_not_use_its_parents_peer_but_one_of_its_own(void)
+TEST(test_a_child_can_not_use_its_parents_peer_but_one_of_its_own)
 {
   meet(3, 8, 4096);
   parents_peer = join("parent");
@@ -277,7 +278,7 @@ static void parent_body(void *argument)
     pause();
 }
 
-static void test_a_living_child_does_not_make_a_dead_parent_look_alive(void)
+TEST(test_a_living_child_does_not_make_a_dead_parent_look_alive)
 {
   meeting *m = shared_memory(sizeof *m);
   meet(3, 8, 4096);
@@ -306,7 +307,7 @@ static void waiting_body(void *argument)
     pause();
 }
 
-static void test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free(void)
+TEST(test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free)
 {
   meeting *m = shared_memory(sizeof *m);
   meet(3, 64, 1 << 16);
@@ -335,7 +336,7 @@ static void test_the_killed_are_noticed_by_the_next_message_and_their_names_are_
   munmap(m, sizeof *m);
 }
 
-static void test_the_stopped_are_not_dead(void)
+TEST(test_the_stopped_are_not_dead)
 {
   meeting *m = shared_memory(sizeof *m);
   meet(3, 8, 4096);
@@ -363,7 +364,7 @@ static void talking_body(void *argument)
     pause();
 }
 
-static void test_what_the_killed_had_sent_is_received(void)
+TEST(test_what_the_killed_had_sent_is_received)
 {
   meeting *m = shared_memory(sizeof *m);
   meet(3, 64, 1 << 16);
@@ -429,7 +430,7 @@ static void ended_with(pthread_t thread, const waiter *self, int result, uint64_
   CHECK(self->ended_ns - since_ns < UINT64_C(20000000000));
 }
 
-static void test_a_sleeping_receiver_is_woken_by_a_message(void)
+TEST(test_a_sleeping_receiver_is_woken_by_a_message)
 {
   meet(3, 8, 4096);
   waiter w = {.peer = join("b")};
@@ -446,7 +447,7 @@ static void test_a_sleeping_receiver_is_woken_by_a_message(void)
   part();
 }
 
-static void test_a_receiver_that_waits_learns_of_shutdown_and_of_closing(void)
+TEST(test_a_receiver_that_waits_learns_of_shutdown_and_of_closing)
 {
   meet(3, 8, 4096);
   waiter w = {.peer = join("b")};
@@ -462,7 +463,7 @@ static void test_a_receiver_that_waits_learns_of_shutdown_and_of_closing(void)
   part();
 }
 
-static void test_a_sender_that_waits_for_room_goes_on_when_there_is_some(void)
+TEST(test_a_sender_that_waits_for_room_goes_on_when_there_is_some)
 {
   meet(3, 2, 4096);
   busq_peer *b = join("b");
@@ -482,7 +483,7 @@ static void test_a_sender_that_waits_for_room_goes_on_when_there_is_some(void)
   part();
 }
 
-static void test_a_sender_that_waits_for_a_dead_receiver_is_told(void)
+TEST(test_a_sender_that_waits_for_a_dead_receiver_is_told)
 {
   meeting *m = shared_memory(sizeof *m);
   meet(3, 2, 4096);
@@ -500,7 +501,7 @@ static void test_a_sender_that_waits_for_a_dead_receiver_is_told(void)
   munmap(m, sizeof *m);
 }
 
-static void test_after_shutdown_what_is_there_is_received_and_nothing_is_sent(void)
+TEST(test_after_shutdown_what_is_there_is_received_and_nothing_is_sent)
 {
   meet(3, 8, 4096);
   busq_peer *a = join("a"), *b = join("b"), *c;
@@ -532,7 +533,7 @@ static void late_body(void *argument)
   said(c, "b", "from afar");
 }
 
-static void test_the_descriptor_is_readable_while_there_is_something_to_receive(void)
+TEST(test_the_descriptor_is_readable_while_there_is_something_to_receive)
 {
   meeting *m = shared_memory(sizeof *m);
   meet(3, 8, 4096);
@@ -625,11 +626,11 @@ static void nothing_is_left(uint32_t peers)
   CHECK_EQUAL(used_bytes(), 0);
 }
 
-static void test_anybody_killed_at_any_time_leaves_nothing_behind(uint64_t seed)
+TEST(test_anybody_killed_at_any_time_leaves_nothing_behind)
 {
   mortal mortals[N_MORTALS];
   pid_t pids[N_MORTALS];
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   const uint64_t n_murders = check_share(150);
   meet(N_MORTALS + 1, 8, 1 << 17);
   for (uint32_t i = 0; i < N_MORTALS; i++) {
@@ -679,7 +680,7 @@ static void drop_in_the_child(void *argument)
   busq_pin_drop(&work->pin);
 }
 
-static void test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_for_it(void)
+TEST(test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_for_it)
 {
   pthread_t thread;
   meet(3, 8, 4096);
@@ -690,34 +691,4 @@ static void test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_f
   __atomic_store_n(&work.is_over, 1, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
   part();
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_a_name_belongs_to_one_live_peer);
-  CHECK_RUN(test_names_that_are_no_names_are_refused);
-  CHECK_RUN(test_a_full_bus_takes_nobody_until_somebody_leaves);
-  CHECK_RUN(test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last);
-  CHECK_RUN(test_messages_of_one_who_left_still_arrive_with_his_name);
-  CHECK_RUN(test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory);
-  CHECK_RUN(test_many_lives_leave_nothing_behind);
-  CHECK_RUN(test_a_message_stays_where_it_is_while_it_is_held);
-  CHECK_RUN(test_held_messages_keep_their_places_and_give_them_back_in_any_order);
-  CHECK_RUN(test_a_held_message_outlives_the_closing_of_its_receiver);
-  CHECK_RUN(test_a_child_can_not_use_its_parents_peer_but_one_of_its_own);
-  CHECK_RUN(test_a_living_child_does_not_make_a_dead_parent_look_alive);
-  CHECK_RUN(test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free);
-  CHECK_RUN(test_the_stopped_are_not_dead);
-  CHECK_RUN(test_what_the_killed_had_sent_is_received);
-  CHECK_RUN(test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_for_it);
-  CHECK_RUN(test_a_sleeping_receiver_is_woken_by_a_message);
-  CHECK_RUN(test_a_receiver_that_waits_learns_of_shutdown_and_of_closing);
-  CHECK_RUN(test_a_sender_that_waits_for_room_goes_on_when_there_is_some);
-  CHECK_RUN(test_a_sender_that_waits_for_a_dead_receiver_is_told);
-  CHECK_RUN(test_after_shutdown_what_is_there_is_received_and_nothing_is_sent);
-  CHECK_RUN(test_the_descriptor_is_readable_while_there_is_something_to_receive);
-  CHECK_RUN(test_anybody_killed_at_any_time_leaves_nothing_behind, seed);
-  return 0;
 }

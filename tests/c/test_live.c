@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Members of every order in one process, with many threads each: for sanitizers, which see all of them. */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "order/order.h"
 #include <pthread.h>
 
@@ -120,14 +121,14 @@ static bool is_live(const busq_order *order)
   return !(order->traits & BUSQ_ORDER_LABORATORY) && strcmp(order->name, "bus1") != 0;
 }
 
-static void test_everything_arrives_once_between_many_threads_under_every_order(void)
+TEST(test_everything_arrives_once_between_many_threads_under_every_order)
 {
   for (const busq_order *const *order = busq_orders; *order; order++)
     if (is_live(*order))
       run_order(*order);
 }
 
-static void test_the_same_over_a_network_that_reorders(void)
+TEST(test_the_same_over_a_network_that_reorders)
 {
   shuffle_ns = 300000;
   for (const busq_order *const *order = busq_orders; *order; order++)
@@ -188,14 +189,14 @@ static void end_in_the_middle(const char *order, bool is_shutdown)
   dissolve();
 }
 
-static void test_a_shutdown_in_the_middle_ends_every_call(void)
+TEST(test_a_shutdown_in_the_middle_ends_every_call)
 {
   const char *const orders[] = {"fifo", "skeen", "cykas", "sync", "lamport"};
   for (unsigned i = 0; i < 5; i++)
     end_in_the_middle(orders[i], true);
 }
 
-static void test_closing_in_the_middle_ends_every_call(void)
+TEST(test_closing_in_the_middle_ends_every_call)
 {
   const char *const orders[] = {"fifo", "skeen", "cykas", "sync", "lamport"};
   for (unsigned i = 0; i < 5; i++)
@@ -204,7 +205,7 @@ static void test_closing_in_the_middle_ends_every_call(void)
 
 /* ---- damage ---- */
 
-static void test_packets_that_are_none_are_counted_and_passed_over(void)
+TEST(test_packets_that_are_none_are_counted_and_passed_over)
 {
   assemble("skeen", 16);
   dissolve();
@@ -236,15 +237,4 @@ static void test_packets_that_are_none_are_counted_and_passed_over(void)
   busq_peer_free(stranger);
   busq_bus_free(company_bus);
   CHECK(busq_bus_unlink(company_directory, "bus") == BUSQ_OK);
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_everything_arrives_once_between_many_threads_under_every_order);
-  CHECK_RUN(test_the_same_over_a_network_that_reorders);
-  CHECK_RUN(test_a_shutdown_in_the_middle_ends_every_call);
-  CHECK_RUN(test_closing_in_the_middle_ends_every_call);
-  CHECK_RUN(test_packets_that_are_none_are_counted_and_passed_over);
-  return 0;
 }

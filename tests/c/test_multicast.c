@@ -3,10 +3,11 @@
  * run. */
 #include "busq_lab.h"
 #include "harness/company.h"
+#include "harness/test.h"
 
 /* ---- one process ---- */
 
-static void test_a_message_to_one_peer_arrives_there_and_nowhere_else(void)
+TEST(test_a_message_to_one_peer_arrives_there_and_nowhere_else)
 {
   meet(4, 8, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
@@ -18,7 +19,7 @@ static void test_a_message_to_one_peer_arrives_there_and_nowhere_else(void)
   part();
 }
 
-static void test_a_multicast_reaches_every_receiver_once(void)
+TEST(test_a_multicast_reaches_every_receiver_once)
 {
   meet(4, 8, 4096);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol"), *dan = join("dan");
@@ -34,7 +35,7 @@ static void test_a_multicast_reaches_every_receiver_once(void)
 }
 
 /* Two senders, two receivers, all clocks different, receivers named in opposite orders. */
-static void test_two_senders_two_receivers_in_crossed_orders(void)
+TEST(test_two_senders_two_receivers_in_crossed_orders)
 {
   meet(4, 16, 4096);
   busq_peer *a = join("a"), *b = join("b"), *x = join("x"), *y = join("y");
@@ -55,7 +56,7 @@ static void test_two_senders_two_receivers_in_crossed_orders(void)
   part();
 }
 
-static void test_messages_of_one_sender_arrive_in_the_order_of_sending(void)
+TEST(test_messages_of_one_sender_arrive_in_the_order_of_sending)
 {
   meet(4, 16, 4096);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c");
@@ -70,7 +71,7 @@ static void test_messages_of_one_sender_arrive_in_the_order_of_sending(void)
 }
 
 /* The news overtakes on its way outside the bus, yet not on the bus. */
-static void test_an_effect_comes_after_its_cause_even_through_a_side_channel(void)
+TEST(test_an_effect_comes_after_its_cause_even_through_a_side_channel)
 {
   meet(4, 8, 4096);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c"), *d = join("d");
@@ -83,7 +84,7 @@ static void test_an_effect_comes_after_its_cause_even_through_a_side_channel(voi
   part();
 }
 
-static void test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_order(void)
+TEST(test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_order)
 {
   meet(4, 8, 4096);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c"), *d = join("d");
@@ -98,7 +99,7 @@ static void test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_orde
 
 /* ---- what is refused, is refused before any peer got anything ---- */
 
-static void test_one_bad_receiver_and_nobody_gets_the_message(void)
+TEST(test_one_bad_receiver_and_nobody_gets_the_message)
 {
   meet(4, 8, 4096);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c");
@@ -120,7 +121,7 @@ static void test_one_bad_receiver_and_nobody_gets_the_message(void)
   part();
 }
 
-static void test_a_full_receiver_and_nobody_gets_the_message(void)
+TEST(test_a_full_receiver_and_nobody_gets_the_message)
 {
   meet(4, 4, 65536);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c");
@@ -147,7 +148,7 @@ static void test_a_full_receiver_and_nobody_gets_the_message(void)
   part();
 }
 
-static void test_what_can_never_fit_is_too_large(void)
+TEST(test_what_can_never_fit_is_too_large)
 {
   meet(2, 4, 65536);
   busq_peer *a = join("a");
@@ -166,7 +167,7 @@ static void test_what_can_never_fit_is_too_large(void)
   part();
 }
 
-static void test_messages_of_no_bytes_are_messages(void)
+TEST(test_messages_of_no_bytes_are_messages)
 {
   meet(2, 4, 4096);
   busq_peer *a = join("a"), *b = join("b");
@@ -180,11 +181,11 @@ static void test_messages_of_no_bytes_are_messages(void)
   part();
 }
 
-static void test_all_sizes_arrive_intact(uint64_t seed)
+TEST(test_all_sizes_arrive_intact)
 {
   meet(3, 8, 1 << 20);
   busq_peer *a = join("a"), *b = join("b"), *c = join("c");
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   uint64_t targets[2];
   CHECK_EQUAL(look_up(a, "b c", targets), 2);
   uint8_t *bytes = malloc(1 << 20);
@@ -209,7 +210,7 @@ static void test_all_sizes_arrive_intact(uint64_t seed)
 /* ---- lost proposals ---- */
 
 /* Sends many multicasts with every proposal lost on purpose; what is late waits in the heap of its receiver. */
-static void test_lost_proposals_change_nothing_but_the_way(void)
+TEST(test_lost_proposals_change_nothing_but_the_way)
 {
   CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
   meet(4, 64, 65536);
@@ -365,25 +366,25 @@ static void office_is_fifo(const post_office *office, uint64_t n_lives)
   free(last);
 }
 
-static void test_all_receivers_or_none_when_senders_are_killed_at_any_time(uint64_t seed)
+TEST(test_all_receivers_or_none_when_senders_are_killed_at_any_time)
 {
   post_office *office = shared_memory(sizeof *office);
   const uint64_t n_murders = check_share(N_MURDERS_FOR);
   pid_t receivers[N_RECEIVERS], senders[N_SENDERS];
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   uint64_t life = 0, n_deliveries;
   meet(N_RECEIVERS + N_SENDERS, 16, 1 << 16);
   for (uint32_t i = 0; i < N_RECEIVERS; i++)
     receivers[i] = in_a_child(receiver_body, &(person){office, i, 0, 0});
   wait_for(&office->ready, N_RECEIVERS);
   for (uint32_t i = 0; i < N_SENDERS; i++)
-    senders[i] = in_a_child(sender_body, &(person){office, i, life++, seed});
+    senders[i] = in_a_child(sender_body, &(person){office, i, life++, test_seed});
   for (uint64_t i = 0; i < n_murders; i++) {
     const uint32_t victim = (uint32_t)check_below(&chance, N_SENDERS);
     const struct timespec pause = {0, (long)check_below(&chance, 3000000)};
     nanosleep(&pause, NULL);
     murder(senders[victim]);
-    senders[victim] = in_a_child(sender_body, &(person){office, victim, life++, seed});
+    senders[victim] = in_a_child(sender_body, &(person){office, victim, life++, test_seed});
   }
   for (uint32_t i = 0; i < N_SENDERS; i++)
     murder(senders[i]);
@@ -396,24 +397,4 @@ static void test_all_receivers_or_none_when_senders_are_killed_at_any_time(uint6
   CHECK(n_deliveries > 0);
   part();
   munmap(office, sizeof *office);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_a_message_to_one_peer_arrives_there_and_nowhere_else);
-  CHECK_RUN(test_a_multicast_reaches_every_receiver_once);
-  CHECK_RUN(test_two_senders_two_receivers_in_crossed_orders);
-  CHECK_RUN(test_messages_of_one_sender_arrive_in_the_order_of_sending);
-  CHECK_RUN(test_an_effect_comes_after_its_cause_even_through_a_side_channel);
-  CHECK_RUN(test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_order);
-  CHECK_RUN(test_one_bad_receiver_and_nobody_gets_the_message);
-  CHECK_RUN(test_a_full_receiver_and_nobody_gets_the_message);
-  CHECK_RUN(test_what_can_never_fit_is_too_large);
-  CHECK_RUN(test_messages_of_no_bytes_are_messages);
-  CHECK_RUN(test_all_sizes_arrive_intact, seed);
-  CHECK_RUN(test_lost_proposals_change_nothing_but_the_way);
-  CHECK_RUN(test_all_receivers_or_none_when_senders_are_killed_at_any_time, seed);
-  return 0;
 }

@@ -6,8 +6,9 @@
  */
 #include "harness/company.h"
 #include "harness/nodes.h"
+#include "harness/test.h"
 
-static void test_a_message_to_a_node_succeeds_before_its_end_and_fails_after(void)
+TEST(test_a_message_to_a_node_succeeds_before_its_end_and_fails_after)
 {
   company_nodes = 4;
   meet(4, 16, 1 << 16);
@@ -23,7 +24,7 @@ static void test_a_message_to_a_node_succeeds_before_its_end_and_fails_after(voi
   part();
 }
 
-static void test_who_got_the_notice_never_gets_the_handle_again(void)
+TEST(test_who_got_the_notice_never_gets_the_handle_again)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
@@ -39,7 +40,7 @@ static void test_who_got_the_notice_never_gets_the_handle_again(void)
   part();
 }
 
-static void test_a_handle_on_its_way_is_followed_by_its_notice(void)
+TEST(test_a_handle_on_its_way_is_followed_by_its_notice)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -51,7 +52,7 @@ static void test_a_handle_on_its_way_is_followed_by_its_notice(void)
   part();
 }
 
-static void test_the_owner_is_told_once_when_nobody_holds_it_any_more(void)
+TEST(test_the_owner_is_told_once_when_nobody_holds_it_any_more)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
@@ -76,7 +77,7 @@ static void test_the_owner_is_told_once_when_nobody_holds_it_any_more(void)
   part();
 }
 
-static void test_a_handle_that_came_twice_is_released_twice(void)
+TEST(test_a_handle_that_came_twice_is_released_twice)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -94,7 +95,7 @@ static void test_a_handle_that_came_twice_is_released_twice(void)
   part();
 }
 
-static void test_a_grant_that_was_not_taken_keeps_it(void)
+TEST(test_a_grant_that_was_not_taken_keeps_it)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -110,7 +111,7 @@ static void test_a_grant_that_was_not_taken_keeps_it(void)
   part();
 }
 
-static void test_a_message_that_was_given_back_keeps_it(void)
+TEST(test_a_message_that_was_given_back_keeps_it)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -131,7 +132,7 @@ static void test_a_message_that_was_given_back_keeps_it(void)
   part();
 }
 
-static void test_a_message_that_was_given_back_does_not_stand_for_another(void)
+TEST(test_a_message_that_was_given_back_does_not_stand_for_another)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -151,7 +152,7 @@ static void test_a_message_that_was_given_back_does_not_stand_for_another(void)
   part();
 }
 
-static void test_others_get_what_a_dead_node_misses(void)
+TEST(test_others_get_what_a_dead_node_misses)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
@@ -180,7 +181,7 @@ static void test_others_get_what_a_dead_node_misses(void)
   part();
 }
 
-static void test_a_name_and_a_node_of_its_owner_are_one_message(void)
+TEST(test_a_name_and_a_node_of_its_owner_are_one_message)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -195,7 +196,7 @@ static void test_a_name_and_a_node_of_its_owner_are_one_message(void)
   part();
 }
 
-static void test_entries_are_used_again_when_everybody_was_told(void)
+TEST(test_entries_are_used_again_when_everybody_was_told)
 {
   company_nodes = 1;
   meet(4, 16, 1 << 16);
@@ -220,7 +221,7 @@ static void test_entries_are_used_again_when_everybody_was_told(void)
   part();
 }
 
-static void test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles(void)
+TEST(test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
@@ -242,7 +243,7 @@ static void enters(busq_peer *peer)
   CHECK_EQUAL(busq_peer_enter(peer, "@g", 2, 0), BUSQ_OK);
 }
 
-static void test_a_group_stands_beside_nodes_and_names(void)
+TEST(test_a_group_stands_beside_nodes_and_names)
 {
   company_groups = 4;
   meet(6, 16, 1 << 16);
@@ -272,7 +273,7 @@ static void test_a_group_stands_beside_nodes_and_names(void)
   part();
 }
 
-static void test_a_member_gets_what_goes_to_its_node_and_its_group_once(void)
+TEST(test_a_member_gets_what_goes_to_its_node_and_its_group_once)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -294,7 +295,7 @@ static void test_a_member_gets_what_goes_to_its_node_and_its_group_once(void)
   part();
 }
 
-static void test_a_group_beside_nodes_has_members_and_is_one(void)
+TEST(test_a_group_beside_nodes_has_members_and_is_one)
 {
   meet(4, 16, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -311,25 +312,4 @@ static void test_a_group_beside_nodes_has_members_and_is_one(void)
   hears_all(alice, "");
   company_groups = 0;
   part();
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_a_message_to_a_node_succeeds_before_its_end_and_fails_after);
-  CHECK_RUN(test_who_got_the_notice_never_gets_the_handle_again);
-  CHECK_RUN(test_a_handle_on_its_way_is_followed_by_its_notice);
-  CHECK_RUN(test_the_owner_is_told_once_when_nobody_holds_it_any_more);
-  CHECK_RUN(test_a_handle_that_came_twice_is_released_twice);
-  CHECK_RUN(test_a_grant_that_was_not_taken_keeps_it);
-  CHECK_RUN(test_a_message_that_was_given_back_keeps_it);
-  CHECK_RUN(test_a_message_that_was_given_back_does_not_stand_for_another);
-  CHECK_RUN(test_others_get_what_a_dead_node_misses);
-  CHECK_RUN(test_a_name_and_a_node_of_its_owner_are_one_message);
-  CHECK_RUN(test_entries_are_used_again_when_everybody_was_told);
-  CHECK_RUN(test_whoever_leaves_ends_its_nodes_and_gives_up_its_handles);
-  CHECK_RUN(test_a_group_stands_beside_nodes_and_names);
-  CHECK_RUN(test_a_member_gets_what_goes_to_its_node_and_its_group_once);
-  CHECK_RUN(test_a_group_beside_nodes_has_members_and_is_one);
-  return 0;
 }

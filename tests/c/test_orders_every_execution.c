@@ -3,7 +3,7 @@
  * Every execution of every order, within bounds that take a few seconds: what it claims holds in all of them,
  * everything is delivered in all of them, and what it does not claim is missed in some.
  */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "check/check.h"
 #include "check/fingerprint.h"
 
@@ -105,7 +105,7 @@ static bool is_left_out(size_t row)
 /* Of every row, without reductions. */
 static busq_check_facts unreduced[sizeof expected / sizeof *expected];
 
-static void test_what_an_order_claims_holds_in_every_execution(void)
+TEST(test_what_an_order_claims_holds_in_every_execution)
 {
   for (size_t row = 0; row < sizeof expected / sizeof *expected; row++) {
     if (is_left_out(row))
@@ -163,7 +163,7 @@ static uint64_t classes_of(size_t row)
   return classes.ends;
 }
 
-static void test_reductions_leave_no_end_out_and_find_the_same_faults(void)
+TEST(test_reductions_leave_no_end_out_and_find_the_same_faults)
 {
   for (size_t row = 0; row < sizeof expected / sizeof *expected; row++) {
     uint32_t options;
@@ -180,7 +180,7 @@ static void test_reductions_leave_no_end_out_and_find_the_same_faults(void)
 
 /* A packet to oneself passes the buffer, so that other messages wait there: an ACK that lets one go is not quiet
  * then. */
-static void test_reductions_leave_no_end_out_where_messages_go_to_their_own_sender(void)
+TEST(test_reductions_leave_no_end_out_where_messages_go_to_their_own_sender)
 {
   static const char *const orders[] = {"mfss", "cykas", "fifo-ack"};
   for (size_t which = 0; which < 3; which++) {
@@ -198,7 +198,7 @@ static void test_reductions_leave_no_end_out_where_messages_go_to_their_own_send
 
 /* fifo-ack keeps a buffer for each receiver: what waits for one is passed by what goes to another.  Once it was
  * taken to be one buffer, and executions with three messages were left out. */
-static void test_reductions_leave_no_end_out_where_there_is_a_buffer_for_each_receiver(void)
+TEST(test_reductions_leave_no_end_out_where_there_is_a_buffer_for_each_receiver)
 {
   static const uint32_t destinations[] = {2, 2, 4, 1, 1, 1, 1, 1, 1};
   busq_check_config config = {.processes = 3,
@@ -218,7 +218,7 @@ static void test_reductions_leave_no_end_out_where_there_is_a_buffer_for_each_re
   }
 }
 
-static void test_every_order_stands_in_the_table(void)
+TEST(test_every_order_stands_in_the_table)
 {
   for (const busq_order *const *order = busq_orders; *order; order++) {
     bool is_there = false;
@@ -227,15 +227,4 @@ static void test_every_order_stands_in_the_table(void)
     if (!is_there)
       check_fail(__FILE__, __LINE__, "order %s was not searched", (*order)->name);
   }
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_every_order_stands_in_the_table);
-  CHECK_RUN(test_what_an_order_claims_holds_in_every_execution);
-  CHECK_RUN(test_reductions_leave_no_end_out_and_find_the_same_faults);
-  CHECK_RUN(test_reductions_leave_no_end_out_where_messages_go_to_their_own_sender);
-  CHECK_RUN(test_reductions_leave_no_end_out_where_there_is_a_buffer_for_each_receiver);
-  return 0;
 }

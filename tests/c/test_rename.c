@@ -6,7 +6,7 @@
  * Beside each execution runs its image, in which every process has another name from the start; and after every step
  * all renamings are tried on the state that the step began in.
  */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "order/order.h"
 
 enum { PROCESSES = 4, WORDS = PROCESSES * (PROCESSES + 1) };
@@ -492,7 +492,7 @@ static bool has_names(const busq_order *order, uint32_t options)
   return !order->rename || options & order->options_by_name;
 }
 
-static void test_to_rename_before_a_step_or_after_it_comes_to_the_same(uint64_t seed)
+TEST(test_to_rename_before_a_step_or_after_it_comes_to_the_same)
 {
   for (uint32_t number = 0; text_of(number); number++) {
     uint32_t options;
@@ -504,7 +504,7 @@ static void test_to_rename_before_a_step_or_after_it_comes_to_the_same(uint64_t 
       tally t = {0};
       const uint32_t n_executions = n == 3 ? 60 : 30;
       for (uint32_t execution = 0; execution < (uint32_t)check_share(n_executions); execution++)
-        rename_one_execution(order, options, n, seed + execution, &t);
+        rename_one_execution(order, options, n, test_seed + execution, &t);
       printf("    %-18s %u processes: %u steps, %u renamings", text_of(number), n, t.n_steps, t.n_images);
       if (order->delivers_by_name)
         printf(", %u deliver in another order, %u wait for another process", t.n_other_order, t.n_other_bytes);
@@ -588,19 +588,19 @@ static void check_example(const char *text, const busq_order *order, uint32_t op
   print_example(text, order, &shortest);
 }
 
-static void test_where_there_is_no_renaming_names_do_matter(uint64_t seed)
+TEST(test_where_there_is_no_renaming_names_do_matter)
 {
   for (uint32_t number = 0; text_of(number); number++) {
     uint32_t options;
     const busq_order *order = busq_order_parse(text_of(number), &options);
     if (!order->rename)
-      check_example(text_of(number), order, options, 0, seed);
+      check_example(text_of(number), order, options, 0, test_seed);
   }
 }
 
 /* c has lost the first message of a and the first one of b, and holds the second ones back; that of b is a cause of
  * that of a. */
-static void test_an_alarm_lets_go_in_the_order_of_names_what_is_held_back(void)
+TEST(test_an_alarm_lets_go_in_the_order_of_names_what_is_held_back)
 {
   enum { A, B, C };
   static const struct {
@@ -636,20 +636,9 @@ static void test_an_alarm_lets_go_in_the_order_of_names_what_is_held_back(void)
   }
 }
 
-static void test_whoever_has_a_role_can_not_change_his_name(uint64_t seed)
+TEST(test_whoever_has_a_role_can_not_change_his_name)
 {
   for (const busq_order *const *order = busq_orders; *order; order++)
     if ((*order)->n_roles)
-      check_example((*order)->name, *order, 0, 0, seed);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_to_rename_before_a_step_or_after_it_comes_to_the_same, seed);
-  CHECK_RUN(test_where_there_is_no_renaming_names_do_matter, seed);
-  CHECK_RUN(test_an_alarm_lets_go_in_the_order_of_names_what_is_held_back);
-  CHECK_RUN(test_whoever_has_a_role_can_not_change_his_name, seed);
-  return 0;
+      check_example((*order)->name, *order, 0, 0, test_seed);
 }

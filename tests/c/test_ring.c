@@ -7,7 +7,7 @@
  * bits: a producer that was stopped between two instructions during exactly 2048 lives of the queue, or a multiple,
  * would take the present one for the one it meant.
  */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "queue/ring.h"
 #include <pthread.h>
 #include <sched.h>
@@ -95,7 +95,7 @@ static void consume_to(const busq_ring *ring, uint64_t position)
 
 /* ---- positions and clocks ---- */
 
-static void test_a_new_ring_is_closed_and_zeroed_slots_are_holes(void)
+TEST(test_a_new_ring_is_closed_and_zeroed_slots_are_holes)
 {
   const busq_ring ring = ring_new(8);
   busq_ring_claim claim;
@@ -106,7 +106,7 @@ static void test_a_new_ring_is_closed_and_zeroed_slots_are_holes(void)
   ring_free(&ring);
 }
 
-static void test_references_stand_where_they_were_placed_for_many_laps(void)
+TEST(test_references_stand_where_they_were_placed_for_many_laps)
 {
   const busq_ring ring = ring_open(8);
   for (uint64_t number = 0; number < 1000; number++) {
@@ -124,7 +124,7 @@ static void test_references_stand_where_they_were_placed_for_many_laps(void)
   ring_free(&ring);
 }
 
-static void test_the_limit_is_respected_and_the_head_makes_room(void)
+TEST(test_the_limit_is_respected_and_the_head_makes_room)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -142,7 +142,7 @@ static void test_the_limit_is_respected_and_the_head_makes_room(void)
   ring_free(&ring);
 }
 
-static void test_an_old_look_at_the_head_is_renewed_before_it_says_full(void)
+TEST(test_an_old_look_at_the_head_is_renewed_before_it_says_full)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -155,7 +155,7 @@ static void test_an_old_look_at_the_head_is_renewed_before_it_says_full(void)
   ring_free(&ring);
 }
 
-static void test_a_stamp_is_above_the_clock_and_not_below_the_proposal(void)
+TEST(test_a_stamp_is_above_the_clock_and_not_below_the_proposal)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -172,7 +172,7 @@ static void test_a_stamp_is_above_the_clock_and_not_below_the_proposal(void)
 }
 
 /* "Where clock < T (strictly)": at T itself another message may stand, or may have been delivered already. */
-static void test_a_proposal_is_accepted_only_above_the_clock(void)
+TEST(test_a_proposal_is_accepted_only_above_the_clock)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -190,7 +190,7 @@ static void test_a_proposal_is_accepted_only_above_the_clock(void)
   ring_free(&ring);
 }
 
-static void test_raising_never_takes_a_clock_back(void)
+TEST(test_raising_never_takes_a_clock_back)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_raise(&ring, 50);
@@ -203,7 +203,7 @@ static void test_raising_never_takes_a_clock_back(void)
 
 /* ---- holes ---- */
 
-static void test_a_skipped_hole_stays_skipped_and_its_producer_places_again_behind(void)
+TEST(test_a_skipped_hole_stays_skipped_and_its_producer_places_again_behind)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim late, again;
@@ -222,7 +222,7 @@ static void test_a_skipped_hole_stays_skipped_and_its_producer_places_again_behi
   ring_free(&ring);
 }
 
-static void test_a_published_reference_can_not_be_skipped(void)
+TEST(test_a_published_reference_can_not_be_skipped)
 {
   const busq_ring ring = ring_open(8);
   put(&ring, 1);
@@ -231,7 +231,7 @@ static void test_a_published_reference_can_not_be_skipped(void)
   ring_free(&ring);
 }
 
-static void test_a_hole_is_skipped_once(void)
+TEST(test_a_hole_is_skipped_once)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -253,7 +253,7 @@ static void pass_laps(const busq_ring *ring, uint64_t laps)
 }
 
 /* Also after exactly as many laps as 16 bits count, when the slot's lap reads the same again. */
-static void test_a_producer_that_slept_for_laps_harms_nothing(void)
+TEST(test_a_producer_that_slept_for_laps_harms_nothing)
 {
   const uint64_t laps[] = {1, 2, 65535, 65536, 65537, 131072};
   for (unsigned i = 0; i < sizeof laps / sizeof laps[0]; i++) {
@@ -272,7 +272,7 @@ static void test_a_producer_that_slept_for_laps_harms_nothing(void)
 }
 
 /* The hardest case: all slots were skipped in every lap, so that they differ by nothing but lap and position. */
-static void test_a_sleeper_among_skipped_positions_harms_nothing_either(void)
+TEST(test_a_sleeper_among_skipped_positions_harms_nothing_either)
 {
   const busq_ring ring = ring_open(2);
   busq_ring_claim sleeper, other;
@@ -287,7 +287,7 @@ static void test_a_sleeper_among_skipped_positions_harms_nothing_either(void)
   ring_free(&ring);
 }
 
-static void test_holes_are_told_from_references_when_the_lap_wraps(void)
+TEST(test_holes_are_told_from_references_when_the_lap_wraps)
 {
   const busq_ring ring = ring_open(2);
   for (uint64_t number = 0; number < 3 * 65536 * 2; number++) {
@@ -302,7 +302,7 @@ static void test_holes_are_told_from_references_when_the_lap_wraps(void)
 
 /* ---- lives ---- */
 
-static void test_nothing_is_placed_after_closing(void)
+TEST(test_nothing_is_placed_after_closing)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim before, after;
@@ -317,7 +317,7 @@ static void test_nothing_is_placed_after_closing(void)
   ring_free(&ring);
 }
 
-static void test_the_next_life_goes_on_where_the_last_one_ended_and_refuses_its_senders(void)
+TEST(test_the_next_life_goes_on_where_the_last_one_ended_and_refuses_its_senders)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim sleeper, claim;
@@ -337,7 +337,7 @@ static void test_the_next_life_goes_on_where_the_last_one_ended_and_refuses_its_
   ring_free(&ring);
 }
 
-static void test_two_thousand_lives_are_told_apart(void)
+TEST(test_two_thousand_lives_are_told_apart)
 {
   const busq_ring ring = ring_new(8);
   busq_ring_claim claim;
@@ -355,7 +355,7 @@ static void test_two_thousand_lives_are_told_apart(void)
 
 /* ---- the end of the counters, and damage ---- */
 
-static void test_when_the_positions_end_the_queue_refuses_instead_of_mixing_up(void)
+TEST(test_when_the_positions_end_the_queue_refuses_instead_of_mixing_up)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -370,7 +370,7 @@ static void test_when_the_positions_end_the_queue_refuses_instead_of_mixing_up(v
   ring_free(&ring);
 }
 
-static void test_a_clock_beyond_counting_and_a_head_beyond_the_ring_are_damage(void)
+TEST(test_a_clock_beyond_counting_and_a_head_beyond_the_ring_are_damage)
 {
   const busq_ring ring = ring_open(8);
   busq_ring_claim claim;
@@ -451,12 +451,12 @@ static void model_step(const busq_ring *ring, model_slot *model, uint64_t *head,
   }
 }
 
-static void test_ring_and_model_agree_after_every_step(uint64_t seed)
+TEST(test_ring_and_model_agree_after_every_step)
 {
   const busq_ring ring = ring_open(MODEL_SLOTS);
   static model_slot model[MODEL_SLOTS];
   uint64_t head = MODEL_SLOTS, tail = MODEL_SLOTS;
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   for (uint64_t turn = 0; turn < check_share(100000); turn++) {
     model_step(&ring, model, &head, &tail, &chance);
     model_equals(&ring, model, head, tail);
@@ -520,13 +520,13 @@ static uint64_t consume(const busq_ring *ring, uint64_t total, check_chance *cha
   return skipped;
 }
 
-static void test_four_producers_and_an_impatient_consumer_lose_and_repeat_nothing(uint64_t seed)
+TEST(test_four_producers_and_an_impatient_consumer_lose_and_repeat_nothing)
 {
   const busq_ring ring = ring_open(8);
   const uint64_t messages = check_share(50000);
   producer producers[N_PRODUCERS];
   pthread_t threads[N_PRODUCERS];
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   for (uint32_t i = 0; i < N_PRODUCERS; i++) {
     producers[i] = (producer){&ring, i, messages};
     CHECK(pthread_create(&threads[i], NULL, producer_run, &producers[i]) == 0);
@@ -537,31 +537,4 @@ static void test_four_producers_and_an_impatient_consumer_lose_and_repeat_nothin
   CHECK_EQUAL(busq_ring_clock(&ring), 1 + messages * N_PRODUCERS + skipped);
   printf("    %" PRIu64 " messages, %" PRIu64 " holes skipped\n", messages * N_PRODUCERS, skipped);
   ring_free(&ring);
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_a_new_ring_is_closed_and_zeroed_slots_are_holes);
-  CHECK_RUN(test_references_stand_where_they_were_placed_for_many_laps);
-  CHECK_RUN(test_the_limit_is_respected_and_the_head_makes_room);
-  CHECK_RUN(test_an_old_look_at_the_head_is_renewed_before_it_says_full);
-  CHECK_RUN(test_a_stamp_is_above_the_clock_and_not_below_the_proposal);
-  CHECK_RUN(test_a_proposal_is_accepted_only_above_the_clock);
-  CHECK_RUN(test_raising_never_takes_a_clock_back);
-  CHECK_RUN(test_a_skipped_hole_stays_skipped_and_its_producer_places_again_behind);
-  CHECK_RUN(test_a_published_reference_can_not_be_skipped);
-  CHECK_RUN(test_a_hole_is_skipped_once);
-  CHECK_RUN(test_a_producer_that_slept_for_laps_harms_nothing);
-  CHECK_RUN(test_a_sleeper_among_skipped_positions_harms_nothing_either);
-  CHECK_RUN(test_holes_are_told_from_references_when_the_lap_wraps);
-  CHECK_RUN(test_nothing_is_placed_after_closing);
-  CHECK_RUN(test_the_next_life_goes_on_where_the_last_one_ended_and_refuses_its_senders);
-  CHECK_RUN(test_two_thousand_lives_are_told_apart);
-  CHECK_RUN(test_when_the_positions_end_the_queue_refuses_instead_of_mixing_up);
-  CHECK_RUN(test_a_clock_beyond_counting_and_a_head_beyond_the_ring_are_damage);
-  CHECK_RUN(test_ring_and_model_agree_after_every_step, seed);
-  CHECK_RUN(test_four_producers_and_an_impatient_consumer_lose_and_repeat_nothing, seed);
-  return 0;
 }

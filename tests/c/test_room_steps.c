@@ -7,6 +7,7 @@
  * looks by the timer of its descriptor, sleeps on, and the test comes to its time limit.
  */
 #include "harness/strike.h"
+#include "harness/test.h"
 #include "shm/memory/peer.h"
 #include "shm/wake/wake.h"
 #include <poll.h>
@@ -170,7 +171,7 @@ static bool die(const script *s, uint64_t steps)
 
 /* ---- announced, not found by the timer ---- */
 
-static void test_all_who_wait_are_told_of_room(void)
+TEST(test_all_who_wait_are_told_of_room)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob"), *carol = join("carol"), *dave = join("dave");
@@ -203,7 +204,7 @@ static void test_all_who_wait_are_told_of_room(void)
 }
 
 /* Its byte is drained by a thread of the same process that receives, and by a peer that listens for messages. */
-static void test_who_receives_meanwhile_swallows_nothing(void)
+TEST(test_who_receives_meanwhile_swallows_nothing)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
@@ -228,7 +229,7 @@ static void test_who_receives_meanwhile_swallows_nothing(void)
 }
 
 /* Messages that are not received keep no peer awake that waits for room. */
-static void test_room_alone(void)
+TEST(test_room_alone)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
@@ -250,7 +251,7 @@ static void test_room_alone(void)
   part();
 }
 
-static void test_who_waits_is_told_of_memory(void)
+TEST(test_who_waits_is_told_of_memory)
 {
   meet(PEERS, 64, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
@@ -268,7 +269,7 @@ static void test_who_waits_is_told_of_memory(void)
 }
 
 /* A reader that was stopped between its claim and its byte writes to the peer that has the slot by then. */
-static void test_a_late_byte_is_a_false_alarm(void)
+TEST(test_a_late_byte_is_a_false_alarm)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
@@ -287,7 +288,7 @@ static void test_a_late_byte_is_a_false_alarm(void)
 }
 
 /* A waiting sender learns of the reader's end as of room. */
-static void test_who_waits_is_told_when_its_reader_leaves(void)
+TEST(test_who_waits_is_told_when_its_reader_leaves)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
@@ -302,7 +303,7 @@ static void test_who_waits_is_told_when_its_reader_leaves(void)
   part();
 }
 
-static void test_who_waits_is_told_of_the_end(void)
+TEST(test_who_waits_is_told_of_the_end)
 {
   meet(PEERS, CAPACITY, 1 << 16);
   busq_peer *ann = join("ann"), *bob = join("bob");
@@ -317,9 +318,8 @@ static void test_who_waits_is_told_of_the_end(void)
   part();
 }
 
-int main(void)
+TEST(test_who_waits_is_told_by_one_that_dies_at_any_step)
 {
-  check_begin();
   const script scripts[] = {
       {"a reader that takes everything", "bob", act_receive, false},
       {"a reader that gives memory back", "bob", act_receive, true},
@@ -335,12 +335,4 @@ int main(void)
     printf("ok  %s: died at each of %" PRIu64 " steps\n", scripts[i].name, steps - 1);
     fflush(stdout);
   }
-  CHECK_RUN(test_all_who_wait_are_told_of_room);
-  CHECK_RUN(test_who_receives_meanwhile_swallows_nothing);
-  CHECK_RUN(test_room_alone);
-  CHECK_RUN(test_who_waits_is_told_of_memory);
-  CHECK_RUN(test_a_late_byte_is_a_false_alarm);
-  CHECK_RUN(test_who_waits_is_told_when_its_reader_leaves);
-  CHECK_RUN(test_who_waits_is_told_of_the_end);
-  return 0;
 }

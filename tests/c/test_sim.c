@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator from C: its parts, and every order on a network where everything goes wrong (for the sanitizers, above all). */
 #include "busq_lab.h"
-#include "harness/check.h"
+#include "harness/test.h"
 #include "order/order.h"
 #include "sim/latencies.h"
 #include "sim/messages.h"
@@ -9,9 +9,9 @@
 
 /* ---- the heap of times ---- */
 
-static void test_what_was_pushed_comes_out_by_time_and_then_in_the_order_of_pushing(uint64_t seed)
+TEST(test_what_was_pushed_comes_out_by_time_and_then_in_the_order_of_pushing)
 {
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   busq_sim_agenda times = {0};
   uint64_t last_ns = 0;
   uint64_t last_what = 0;
@@ -44,12 +44,12 @@ static int compare(const void *a, const void *b)
   return (left > right) - (left < right);
 }
 
-static void test_quantiles_are_those_of_the_sorted_values(uint64_t seed)
+TEST(test_quantiles_are_those_of_the_sorted_values)
 {
   enum { N = 5000 };
   static busq_sim_latencies latencies;
   static uint64_t values[N];
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   for (uint32_t place = 0; place < N; place++) {
     values[place] = check_next(&chance) >> check_below(&chance, 64);
     busq_sim_latencies_add(&latencies, values[place]);
@@ -66,10 +66,10 @@ static void test_quantiles_are_those_of_the_sorted_values(uint64_t seed)
 
 /* ---- messages ---- */
 
-static void test_a_message_knows_its_destinations_few_many_or_all_others(uint64_t seed)
+TEST(test_a_message_knows_its_destinations_few_many_or_all_others)
 {
   enum { N = 64 };
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   busq_messages store;
   CHECK_EQUAL(busq_messages_init(&store, N, BUSQ_CLOCK_NONE), BUSQ_OK);
   for (uint32_t round = 0; round < 500; round++) {
@@ -92,7 +92,7 @@ static void test_a_message_knows_its_destinations_few_many_or_all_others(uint64_
   busq_messages_deinit(&store);
 }
 
-static void test_a_clock_is_kept_until_its_last_use_and_its_memory_used_again(void)
+TEST(test_a_clock_is_kept_until_its_last_use_and_its_memory_used_again)
 {
   const uint32_t to[2] = {1, 2};
   const uint32_t clock[3] = {7, 8, 9};
@@ -114,10 +114,10 @@ static void test_a_clock_is_kept_until_its_last_use_and_its_memory_used_again(vo
   busq_messages_deinit(&store);
 }
 
-static void test_rows_that_are_shared_are_those_of_each_whole_matrix(uint64_t seed)
+TEST(test_rows_that_are_shared_are_those_of_each_whole_matrix)
 {
   enum { N = 5, SENDS = 200, WORDS = N + N * N };
-  check_chance chance = {seed};
+  check_chance chance = {test_seed};
   static uint32_t known[N][WORDS]; /* versions and rows, as an order keeps them */
   static uint32_t sent[SENDS][WORDS];
   uint64_t names[SENDS];
@@ -204,12 +204,12 @@ static busq_sim_facts run(const busq_sim_config *config, uint64_t slice_ns)
   return facts;
 }
 
-static void test_every_order_delivers_everything_on_a_network_where_everything_goes_wrong(uint64_t seed)
+TEST(test_every_order_delivers_everything_on_a_network_where_everything_goes_wrong)
 {
   for (const busq_order *const *order = busq_orders; *order; order++) {
     if ((*order)->traits & BUSQ_ORDER_LABORATORY)
       continue;
-    busq_sim_config config = bad_network((*order)->name, seed);
+    busq_sim_config config = bad_network((*order)->name, test_seed);
     CHECK_EQUAL(busq_history_new(config.processes, &config.copies), BUSQ_OK);
     CHECK_EQUAL(busq_history_new(config.processes, &config.wholes), BUSQ_OK);
     const busq_sim_facts facts = run(&config, UINT64_MAX / 2);
@@ -222,16 +222,16 @@ static void test_every_order_delivers_everything_on_a_network_where_everything_g
   }
 }
 
-static void test_it_does_not_matter_how_often_a_run_pauses(uint64_t seed)
+TEST(test_it_does_not_matter_how_often_a_run_pauses)
 {
-  busq_sim_config config = bad_network("cykas", seed);
+  busq_sim_config config = bad_network("cykas", test_seed);
   config.messages_per_process = 2000;
   const busq_sim_facts whole = run(&config, UINT64_MAX / 2);
   const busq_sim_facts pieces = run(&config, 0);
   CHECK(memcmp(&whole, &pieces, sizeof whole) == 0);
 }
 
-static void test_a_run_that_was_not_finished_can_be_freed(void)
+TEST(test_a_run_that_was_not_finished_can_be_freed)
 {
   busq_sim_config config = bad_network("causal-matrix", 1);
   busq_sim *sim;
@@ -244,7 +244,7 @@ static void test_a_run_that_was_not_finished_can_be_freed(void)
   }
 }
 
-static void test_what_makes_no_sense_is_refused_with_a_reason(void)
+TEST(test_what_makes_no_sense_is_refused_with_a_reason)
 {
   busq_sim *sim;
   busq_sim_config config = bad_network("fast", 1);
@@ -258,20 +258,4 @@ static void test_what_makes_no_sense_is_refused_with_a_reason(void)
   config.faults.lost_share = 0.1;
   CHECK_EQUAL(busq_sim_new(&config, &sim), BUSQ_INVALID);
   CHECK(strstr(busq_error_text(), "loses packets"));
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_what_was_pushed_comes_out_by_time_and_then_in_the_order_of_pushing, seed);
-  CHECK_RUN(test_quantiles_are_those_of_the_sorted_values, seed);
-  CHECK_RUN(test_a_message_knows_its_destinations_few_many_or_all_others, seed);
-  CHECK_RUN(test_a_clock_is_kept_until_its_last_use_and_its_memory_used_again);
-  CHECK_RUN(test_rows_that_are_shared_are_those_of_each_whole_matrix, seed);
-  CHECK_RUN(test_every_order_delivers_everything_on_a_network_where_everything_goes_wrong, seed);
-  CHECK_RUN(test_it_does_not_matter_how_often_a_run_pauses, seed);
-  CHECK_RUN(test_a_run_that_was_not_finished_can_be_freed);
-  CHECK_RUN(test_what_makes_no_sense_is_refused_with_a_reason);
-  return 0;
 }

@@ -4,6 +4,7 @@
  * nothing and changes nothing.  The sources are compiled into this file, with an allocator that counts and refuses.
  */
 #undef NDEBUG
+#include "harness/test.h"
 #include "harness/counted_memory.h"
 #include "observe/causal.c"
 #include "observe/consistent.c"
@@ -40,7 +41,7 @@ static bool fails_at(long n)
   return result == BUSQ_NO_SPACE;
 }
 
-static void test_every_request_fails_once(void)
+TEST(test_every_request_fails_once)
 {
   long n = 0;
   while (fails_at(n))
@@ -55,7 +56,7 @@ static void test_every_request_fails_once(void)
 }
 
 /* Appends to a history that has something in it; enough for every array to grow. */
-static void test_a_failed_append_changes_nothing(void)
+TEST(test_a_failed_append_changes_nothing)
 {
   enum { N = 1000 };
   static uint8_t kinds[N];
@@ -85,13 +86,4 @@ static void test_a_failed_append_changes_nothing(void)
   assert(judgement.n_messages == 1 + N / 2 && judgement.n_deliveries == 1 + N / 2 && judgement.n_copies == 1 + N);
   busq_history_free(history);
   assert(n_live == 0);
-}
-
-#define RUN(test) (test(), puts(#test ": ok"))
-
-int main(void)
-{
-  RUN(test_every_request_fails_once);
-  RUN(test_a_failed_append_changes_nothing);
-  return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Logs as columns: what becomes of them, and what is judged by the times and clocks beside them. */
 #include "harness/audit_rows.h"
-#include "harness/check.h"
+#include "harness/test.h"
 
 static busq_history *read_both(void)
 {
@@ -14,7 +14,7 @@ static busq_history *read_both(void)
   return history;
 }
 
-static void test_rows_become_events(void)
+TEST(test_rows_become_events)
 {
   busq_history *history = read_both();
   uint8_t kinds[4];
@@ -36,7 +36,7 @@ static void test_rows_become_events(void)
   busq_history_free(history);
 }
 
-static void test_rows_are_counted_by_kind(void)
+TEST(test_rows_are_counted_by_kind)
 {
   uint64_t counts[BUSQ_ROW_KINDS] = {0};
   const busq_rows rows = audit_rows(0);
@@ -46,7 +46,7 @@ static void test_rows_are_counted_by_kind(void)
   CHECK_EQUAL(counts[2], 1);
 }
 
-static void test_a_destination_that_is_nobody_is_refused(void)
+TEST(test_a_destination_that_is_nobody_is_refused)
 {
   busq_history *history = NULL;
   CHECK_EQUAL(busq_history_new(1, &history), BUSQ_OK);
@@ -56,7 +56,7 @@ static void test_a_destination_that_is_nobody_is_refused(void)
 }
 
 /* Process 0 never gets message 1; message 7 may be of any process. */
-static void test_what_is_missing_is_sure_or_open(void)
+TEST(test_what_is_missing_is_sure_or_open)
 {
   busq_history *history = read_both();
   const uint8_t whole[2] = {0, 0}, torn[2] = {1, 0};
@@ -73,7 +73,7 @@ static void test_what_is_missing_is_sure_or_open(void)
   busq_history_free(history);
 }
 
-static void test_times_tell_what_was_known_when(void)
+TEST(test_times_tell_what_was_known_when)
 {
   busq_history *history = read_both();
   busq_times *times = NULL;
@@ -108,7 +108,7 @@ static void test_times_tell_what_was_known_when(void)
 }
 
 /* Quantiles of one receiver, of times of all sizes. */
-static void test_long_times_keep_their_precision(void)
+TEST(test_long_times_keep_their_precision)
 {
   for (int64_t ns = 1; ns < INT64_MAX / 4; ns *= 3) {
     busq_history *history = NULL;
@@ -137,7 +137,7 @@ static void test_long_times_keep_their_precision(void)
 }
 
 /* Process 1 knows what 2 and 1 sent it; its third clock has come from nowhere, but what 7 held is unknown. */
-static void test_clocks_are_compared(void)
+TEST(test_clocks_are_compared)
 {
   busq_history *history = read_both();
   const uint8_t whole[2] = {0, 0};
@@ -162,16 +162,4 @@ static void test_clocks_are_compared(void)
   CHECK_EQUAL(faults.message, AUDIT_SEND_1);
   busq_clocks_free(clocks);
   busq_history_free(history);
-}
-
-int main(void)
-{
-  CHECK_RUN(test_rows_become_events);
-  CHECK_RUN(test_rows_are_counted_by_kind);
-  CHECK_RUN(test_a_destination_that_is_nobody_is_refused);
-  CHECK_RUN(test_what_is_missing_is_sure_or_open);
-  CHECK_RUN(test_times_tell_what_was_known_when);
-  CHECK_RUN(test_long_times_keep_their_precision);
-  CHECK_RUN(test_clocks_are_compared);
-  return 0;
 }

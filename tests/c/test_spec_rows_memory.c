@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* As test_spec_memory, for the audit of two recorded logs. */
 #undef NDEBUG
+#include "harness/test.h"
 #include "harness/counted_memory.h"
 #include "observe/absence.c"
 #include "observe/vector_clocks.c"
@@ -72,18 +73,11 @@ static bool audit_fails_at(long n)
   return result == BUSQ_NO_SPACE;
 }
 
-static void test_every_request_of_an_audit_fails_once(void)
+TEST(test_every_request_of_an_audit_fails_once)
 {
   long n = 0;
   while (audit_fails_at(n))
     n++;
   assert(n > 30);
   requests_left = -1;
-}
-
-int main(void)
-{
-  test_every_request_of_an_audit_fails_once();
-  puts("test_every_request_of_an_audit_fails_once: ok");
-  return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The stage: all orders on it at random, the same calls twice, and orders that cheat. */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "sim/stage.h"
 
 enum { N_MAX = 6 };
@@ -35,12 +35,13 @@ static void submit_at_random(busq_stage *stage, check_chance *chance, uint32_t n
   CHECK_EQUAL(busq_message_origin(name), sender);
 }
 
-static busq_stage *play(const char *order, uint64_t seed, uint32_t waiting_max, uint32_t held_max)
+static busq_stage *play(const busq_order *order, uint64_t seed, uint32_t waiting_max, uint32_t held_max)
 {
   check_chance chance = {seed};
   const uint32_t n = 1 + (uint32_t)check_below(&chance, N_MAX);
-  busq_stage *stage = new_stage(order, n, waiting_max, held_max);
+  busq_stage *stage = new_stage(order->name, n, waiting_max, held_max);
   uint64_t count;
+  stage->order = order;
   for (int message = 0; message < 20; message++) {
     CHECK_EQUAL(busq_stage_run(stage, check_next(&chance), check_below(&chance, 5), 0, &count), BUSQ_OK);
     submit_at_random(stage, &chance, n);
@@ -63,11 +64,11 @@ static uint64_t count_losses(const busq_stage *stage, uint32_t is_whole)
   return judgement.verdicts[BUSQ_PROPERTY_LOST].count;
 }
 
-static void test_every_order_comes_to_rest_and_only_some_get_stuck(uint64_t seed)
+TEST(test_every_order_comes_to_rest_and_only_some_get_stuck)
 {
   for (const busq_order *const *order = busq_orders; *order; order++)
     for (uint64_t play_number = 0; play_number < check_share(200); play_number++) {
-      busq_stage *stage = play((*order)->name, seed + play_number, 64, 256);
+      busq_stage *stage = play(*order, test_seed + play_number, 64, 256);
       const busq_stage_facts facts = facts_of(stage);
       CHECK_EQUAL(facts.n_packets, 0);
       const uint64_t n_lost = count_losses(stage, 0);
@@ -80,22 +81,22 @@ static void test_every_order_comes_to_rest_and_only_some_get_stuck(uint64_t seed
     }
 }
 
-static void test_little_room_breaks_no_rule(uint64_t seed)
+TEST(test_little_room_breaks_no_rule)
 {
   for (const busq_order *const *order = busq_orders; *order; order++)
     for (uint32_t room = 1; room <= 4; room++)
       for (uint64_t play_number = 0; play_number < check_share(50); play_number++) {
-        busq_stage *stage = play((*order)->name, seed + play_number, room, room);
+        busq_stage *stage = play(*order, test_seed + play_number, room, room);
         count_losses(stage, 1);
         busq_stage_free(stage);
       }
 }
 
-static void test_the_same_calls_give_the_same_events(uint64_t seed)
+TEST(test_the_same_calls_give_the_same_events)
 {
   for (const busq_order *const *order = busq_orders; *order; order++) {
-    busq_stage *one = play((*order)->name, seed, 8, 64);
-    busq_stage *other = play((*order)->name, seed, 8, 64);
+    busq_stage *one = play(*order, test_seed, 8, 64);
+    busq_stage *other = play(*order, test_seed, 8, 64);
     CHECK_EQUAL(facts_of(one).n_events, facts_of(other).n_events);
     CHECK(memcmp(busq_stage_events(one), busq_stage_events(other),
                  facts_of(one).n_events * sizeof(busq_stage_event)) == 0);
@@ -104,8 +105,79 @@ static void test_the_same_calls_give_the_same_events(uint64_t seed)
   }
 }
 
+/* ---- what every step keeps to ---- */
+
+enum { EFFECTS_MAX = 1 << 12 };
+
+static const busq_order *examined;
+static busq_order_effect whole[EFFECTS_MAX];
+static uint32_t n_whole, n_said, n_pieces, n_refusals;
+static char *in_one_piece;
+
+static bool are_equal(const busq_order_effect *one, const busq_order_effect *other)
+{
+  return one->kind == other->kind && one->to == other->to && memcmp(&one->packet, &other->packet, sizeof one->packet) == 0;
+}
+
+/* In a large buffer it comes to the same effects and the same state; a refusal changes nothing and has no effects. */
+static int examined_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  const size_t size = busq_order_state_size(examined, state);
+  if (event->kind != BUSQ_ON_MORE) {
+    busq_order_effects all = {.items = whole, .max = EFFECTS_MAX};
+    in_one_piece = realloc(in_one_piece, size);
+    memcpy(in_one_piece, state, size);
+    const int result = examined->step(in_one_piece, event, &all);
+    CHECK(!all.is_cut && (result == BUSQ_OK || all.n == 0));
+    if (result != BUSQ_OK)
+      memcpy(in_one_piece, state, size);
+    n_whole = all.n;
+    n_said = 0;
+  }
+  const int result = examined->step(state, event, effects);
+  for (uint32_t place = 0; place < effects->n; place++)
+    CHECK(n_said < n_whole && are_equal(&effects->items[place], &whole[n_said++]));
+  if (!effects->is_cut)
+    CHECK(n_said == n_whole && memcmp(state, in_one_piece, size) == 0);
+  n_pieces += effects->is_cut;
+  n_refusals += result != BUSQ_OK;
+  return result;
+}
+
+TEST(test_a_step_says_the_same_in_one_piece_and_in_several)
+{
+  for (const busq_order *const *order = busq_orders; *order; order++)
+    for (uint64_t play_number = 0; play_number < check_share(200); play_number++) {
+      busq_order watched = **order;
+      watched.step = examined_step;
+      examined = *order;
+      busq_stage_free(play(&watched, test_seed + play_number, 4, 1 + (uint32_t)(play_number % 4)));
+    }
+  CHECK(check_share(200) < 200 || (n_pieces > 0 && n_refusals > 0));
+  free(in_one_piece);
+}
+
+TEST(test_verify_notices_what_is_not_zero_behind_the_buffers_and_who_is_not_in_the_group)
+{
+  for (const busq_order *const *order = busq_orders; *order; order++) {
+    busq_stage *stage = new_stage((*order)->name, 3, 4, 4);
+    char *const state = stage->processes[1].state;
+    busq_order_group *const group = (busq_order_group *)state;
+    const size_t size = busq_order_state_size(*order, group);
+    CHECK(busq_order_verify(*order, state));
+    if ((*order)->buffers[0].kind) {
+      state[size - 1] = 1;
+      CHECK(!busq_order_verify(*order, state));
+      state[size - 1] = 0;
+    }
+    group->self = group->n_processes;
+    CHECK(!busq_order_verify(*order, state));
+    busq_stage_free(stage);
+  }
+}
+
 /* The last acknowledgement lets twelve others send: more effects than the buffer of a step holds. */
-static void test_a_step_with_many_effects_goes_on_until_all_are_said(void)
+TEST(test_a_step_with_many_effects_goes_on_until_all_are_said)
 {
   busq_stage *stage = new_stage("cykas", 14, 64, 64);
   uint64_t name, count;
@@ -222,7 +294,7 @@ static void check_cheat(int (*step)(void *, const busq_order_event *, busq_order
   busq_stage_free(stage);
 }
 
-static void test_an_order_that_cheats_is_found_out(void)
+TEST(test_an_order_that_cheats_is_found_out)
 {
   check_cheat(delivers_what_did_not_come, "delivers or drops message 100000001");
   check_cheat(delivers_twice, "delivers or drops message 1");
@@ -236,7 +308,7 @@ static void test_an_order_that_cheats_is_found_out(void)
   check_cheat(spoils_its_state, "does not verify");
 }
 
-static void test_a_process_whose_state_is_not_sound_may_go_on(void)
+TEST(test_a_process_whose_state_is_not_sound_may_go_on)
 {
   static busq_order cheat;
   cheat = busq_order_none;
@@ -252,17 +324,4 @@ static void test_a_process_whose_state_is_not_sound_may_go_on(void)
     CHECK_EQUAL(busq_stage_submit(stage, 0, &to, 1, &name), bears ? BUSQ_OK : BUSQ_CORRUPT);
     busq_stage_free(stage);
   }
-}
-
-int main(int n_arguments, char **arguments)
-{
-  check_begin();
-  const uint64_t seed = check_seed(n_arguments, arguments);
-  CHECK_RUN(test_every_order_comes_to_rest_and_only_some_get_stuck, seed);
-  CHECK_RUN(test_little_room_breaks_no_rule, seed);
-  CHECK_RUN(test_the_same_calls_give_the_same_events, seed);
-  CHECK_RUN(test_a_step_with_many_effects_goes_on_until_all_are_said);
-  CHECK_RUN(test_an_order_that_cheats_is_found_out);
-  CHECK_RUN(test_a_process_whose_state_is_not_sound_may_go_on);
-  return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Temporary buses: their names, and what takes them away.  Queues that hold less than others. */
 #include "harness/company.h"
+#include "harness/test.h"
 #include <pthread.h>
 
 static const busq_config temporary = {.peers = 4, .capacity = 8, .arena_bytes = 1 << 16, .permissions = 0600, .is_temporary = 1};
@@ -14,13 +15,15 @@ static bool is_there(const char *name)
 
 static busq_bus *made(const char *name)
 {
+  if (!*company_directory)
+    company_find_place();
   busq_bus *bus;
   if (busq_bus_create(company_directory, name, &temporary, &bus) != BUSQ_OK)
     check_fail(__FILE__, __LINE__, "can't create \"%s\": %s", name, busq_error_text());
   return bus;
 }
 
-static void test_the_name_goes_with_the_last_who_has_it_open(void)
+TEST(test_the_name_goes_with_the_last_who_has_it_open)
 {
   busq_bus *first = made("held"), *second;
   busq_peer *peer;
@@ -38,7 +41,7 @@ static void test_the_name_goes_with_the_last_who_has_it_open(void)
   CHECK_EQUAL(busq_bus_open(company_directory, "held", &first), BUSQ_NOT_FOUND);
 }
 
-static void test_of_the_killed_the_next_one_takes_the_name(void)
+TEST(test_of_the_killed_the_next_one_takes_the_name)
 {
   int ready[2];
   char byte;
@@ -92,7 +95,7 @@ static void *makes_or_opens(void *unused)
   return NULL;
 }
 
-static void test_no_name_is_taken_from_who_has_it_open(void)
+TEST(test_no_name_is_taken_from_who_has_it_open)
 {
   pthread_t threads[4];
   for (int i = 0; i < 4; i++)
@@ -111,7 +114,7 @@ static void take(busq_peer *peer, uint32_t mode, busq_message *message)
   CHECK_EQUAL(count, 1);
 }
 
-static void test_a_queue_may_hold_less_than_others(void)
+TEST(test_a_queue_may_hold_less_than_others)
 {
   meet(4, 8, 1 << 16);
   busq_peer *alice = join("alice"), *bob = join("bob");
@@ -142,7 +145,7 @@ static void test_a_queue_may_hold_less_than_others(void)
   part();
 }
 
-static void test_what_a_reader_has_in_its_hands_is_counted(void)
+TEST(test_what_a_reader_has_in_its_hands_is_counted)
 {
   meet(6, 8, 1 << 16);
   busq_peer *alice = join("alice"), *readers[2];
@@ -165,17 +168,4 @@ static void test_what_a_reader_has_in_its_hands_is_counted(void)
   for (int i = 0; i < 2; i++)
     busq_peer_free(readers[i]);
   part();
-}
-
-int main(void)
-{
-  check_begin();
-  meet(1, 1, 4096);
-  part();
-  CHECK_RUN(test_the_name_goes_with_the_last_who_has_it_open);
-  CHECK_RUN(test_of_the_killed_the_next_one_takes_the_name);
-  CHECK_RUN(test_no_name_is_taken_from_who_has_it_open);
-  CHECK_RUN(test_a_queue_may_hold_less_than_others);
-  CHECK_RUN(test_what_a_reader_has_in_its_hands_is_counted);
-  return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ring that carries events, and the recorder that empties it: wraps, drops, holes, threads, deaths, damage. */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "record/recorder.h"
 #include "shm/memory/peer.h"
 #include "shm/message/claim.h"
@@ -34,7 +35,7 @@ static bool write_event(busq_trace_ring *ring, uint64_t message)
 
 /* ---- the ring ---- */
 
-static void test_events_come_out_as_they_went_in_over_many_laps(void)
+TEST(test_events_come_out_as_they_went_in_over_many_laps)
 {
   busq_trace_ring ring = new_ring();
   busq_trace_record found;
@@ -47,7 +48,7 @@ static void test_events_come_out_as_they_went_in_over_many_laps(void)
   }
 }
 
-static void test_a_full_ring_drops_and_counts_and_goes_on_when_a_quarter_is_free(void)
+TEST(test_a_full_ring_drops_and_counts_and_goes_on_when_a_quarter_is_free)
 {
   busq_trace_ring ring = new_ring();
   for (uint64_t number = 0; number < SIZE; number++)
@@ -72,7 +73,7 @@ static void test_a_full_ring_drops_and_counts_and_goes_on_when_a_quarter_is_free
 }
 
 /* Two that fit one by one: one after the other, whatever was dropped before. */
-static void test_what_is_large_goes_into_an_empty_ring(void)
+TEST(test_what_is_large_goes_into_an_empty_ring)
 {
   busq_trace_ring ring = new_ring();
   const uint32_t large = SIZE - SIZE / 8;
@@ -85,7 +86,7 @@ static void test_what_is_large_goes_into_an_empty_ring(void)
 }
 
 /* Thread 1 reads the tail and is held up; others fill a lap, and the recorder takes it. */
-static void test_a_ring_is_not_full_for_whoever_was_held_up(void)
+TEST(test_a_ring_is_not_full_for_whoever_was_held_up)
 {
   busq_trace_ring ring = new_ring();
   const uint64_t tail_of_thread_1 = shared.tail;
@@ -96,7 +97,7 @@ static void test_a_ring_is_not_full_for_whoever_was_held_up(void)
   CHECK(busq_trace_ring_fits(&ring, tail_of_thread_1, 1));
 }
 
-static void test_what_a_lap_before_has_left_is_never_taken_for_an_event(void)
+TEST(test_what_a_lap_before_has_left_is_never_taken_for_an_event)
 {
   busq_trace_ring ring = new_ring();
   busq_trace_record found;
@@ -110,7 +111,7 @@ static void test_what_a_lap_before_has_left_is_never_taken_for_an_event(void)
   CHECK_EQUAL(busq_trace_ring_look(&ring, SIZE, &found), BUSQ_TRACE_LOOK_BEGUN);
 }
 
-static void test_a_ring_whose_words_contradict_each_other_is_damaged(void)
+TEST(test_a_ring_whose_words_contradict_each_other_is_damaged)
 {
   busq_trace_ring ring = new_ring();
   busq_trace_record found;
@@ -131,7 +132,7 @@ static void *write_many(void *argument)
   return NULL;
 }
 
-static void test_threads_write_at_once_and_every_event_comes_once_and_in_order(void)
+TEST(test_threads_write_at_once_and_every_event_comes_once_and_in_order)
 {
   pthread_t threads[WRITERS];
   uint64_t last[WRITERS] = {0}, position = 0;
@@ -207,7 +208,7 @@ static busq_recorder_facts facts_of(busq_recorder *recorder)
   return facts;
 }
 
-static void test_sends_and_deliveries_become_rows(void)
+TEST(test_sends_and_deliveries_become_rows)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -224,7 +225,7 @@ static void test_sends_and_deliveries_become_rows(void)
   part();
 }
 
-static void test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such(void)
+TEST(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such)
 {
   meet(4, 8, 4096);
   busq_peer *a = join("a"), *b = join("b");
@@ -251,7 +252,7 @@ static void test_nothing_is_written_before_and_after_and_what_was_sent_before_is
   part();
 }
 
-static void test_a_ring_that_nobody_empties_drops_and_messages_do_not_care(void)
+TEST(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care)
 {
   meet(4, 1024, 1 << 20);
   busq_recorder *recorder = begin(256);
@@ -267,7 +268,7 @@ static void test_a_ring_that_nobody_empties_drops_and_messages_do_not_care(void)
   part();
 }
 
-static void test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed(void)
+TEST(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -294,7 +295,7 @@ static void test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed(void)
   part();
 }
 
-static void test_lives_come_in_turn_in_whichever_slots_they_are(void)
+TEST(test_lives_come_in_turn_in_whichever_slots_they_are)
 {
   static const char lives[][2] = {"a", "b", "b", "a", "a", "b", "b", "a"};
   meet(4, 8, 4096);
@@ -314,7 +315,7 @@ static void test_lives_come_in_turn_in_whichever_slots_they_are(void)
   part();
 }
 
-static void test_a_recorder_that_goes_on_knows_whose_events_were_left(void)
+TEST(test_a_recorder_that_goes_on_knows_whose_events_were_left)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -346,7 +347,7 @@ static void test_a_recorder_that_goes_on_knows_whose_events_were_left(void)
   part();
 }
 
-static void test_a_bus_has_one_recorder_at_a_time(void)
+TEST(test_a_bus_has_one_recorder_at_a_time)
 {
   busq_recorder *other;
   meet(4, 8, 4096);
@@ -357,7 +358,7 @@ static void test_a_bus_has_one_recorder_at_a_time(void)
   part();
 }
 
-static void test_a_peer_that_comes_back_goes_on_with_its_numbers(void)
+TEST(test_a_peer_that_comes_back_goes_on_with_its_numbers)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -383,7 +384,7 @@ static busq_trace_ring ring_of(const busq_rings *rings, const busq_peer *peer)
 }
 
 /* A sends while another thread of A receives, into a ring that is full every other time. */
-static void test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count(void)
+TEST(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -407,7 +408,7 @@ static void test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_t
   part();
 }
 
-static void test_thousands_of_millions_may_be_dropped_between_two_events(void)
+TEST(test_thousands_of_millions_may_be_dropped_between_two_events)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -426,7 +427,7 @@ static void test_thousands_of_millions_may_be_dropped_between_two_events(void)
 }
 
 /* 64 short lives fill the ring of a slot to the last place; the next life finds no room for its name. */
-static void test_what_happens_before_a_join_found_room_counts_as_dropped(void)
+TEST(test_what_happens_before_a_join_found_room_counts_as_dropped)
 {
   meet(3, 1024, 1 << 20);
   busq_recorder *recorder = begin(256);
@@ -457,7 +458,7 @@ static void test_what_happens_before_a_join_found_room_counts_as_dropped(void)
 }
 
 /* A's last events find no room, and B gets its slot. */
-static void test_what_was_dropped_is_told_of_who_dropped_it(void)
+TEST(test_what_was_dropped_is_told_of_who_dropped_it)
 {
   meet(3, 1024, 1 << 20);
   busq_recorder *recorder = begin(256);
@@ -485,7 +486,7 @@ static void test_what_was_dropped_is_told_of_who_dropped_it(void)
 }
 
 /* The first recorder took A's join, and was killed before it noted that in the ring. */
-static void test_the_first_event_that_a_successor_takes_may_be_a_send(void)
+TEST(test_the_first_event_that_a_successor_takes_may_be_a_send)
 {
   meet(4, 64, 1 << 16);
   busq_recorder *recorder = begin(256);
@@ -503,7 +504,7 @@ static void test_the_first_event_that_a_successor_takes_may_be_a_send(void)
 }
 
 /* At the end one thread of A has reserved a record and is held up, and another has written three behind it. */
-static void test_what_stands_behind_a_hole_at_the_end_is_a_gap(void)
+TEST(test_what_stands_behind_a_hole_at_the_end_is_a_gap)
 {
   uint64_t position;
   busq_rings rings;
@@ -529,7 +530,7 @@ static void test_what_stands_behind_a_hole_at_the_end_is_a_gap(void)
 }
 
 /* The recorder is killed while A's ring is full, and its file is removed: that ring stays full for ever. */
-static void test_a_ring_of_a_recording_that_has_ended_stops_nobody(void)
+TEST(test_a_ring_of_a_recording_that_has_ended_stops_nobody)
 {
   meet(4, 1024, 1 << 20);
   busq_recorder *recorder = begin(256);
@@ -561,7 +562,7 @@ static void *wait_for_room(void *a)
 }
 
 /* A thread of A waits for room at B since A's ring was full; meanwhile that recording ends, and another begins. */
-static void test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end(void)
+TEST(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end)
 {
   pthread_t thread;
   meet(4, 8, 1 << 16);
@@ -597,7 +598,7 @@ static void test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end
 }
 
 /* B's queue is full, and so is A's ring. */
-static void test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped(void)
+TEST(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped)
 {
   uint64_t b_target;
   meet(3, 16, 1 << 20);
@@ -654,7 +655,7 @@ static void die_between(bool is_begun)
   CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-static void test_what_a_dead_writer_has_not_written_is_a_gap(void)
+TEST(test_what_a_dead_writer_has_not_written_is_a_gap)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -670,7 +671,7 @@ static void test_what_a_dead_writer_has_not_written_is_a_gap(void)
   part();
 }
 
-static void test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort(void)
+TEST(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort)
 {
   meet(4, 8, 4096);
   busq_recorder *recorder = begin(256);
@@ -685,7 +686,7 @@ static void test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort
 }
 
 /* Whatever stands in the rings: an error, or rows, and never a step outside (with a sanitizer: seen). */
-static void test_damaged_rings_end_in_an_error_or_in_rows(uint64_t seed)
+static void damage_rings(uint64_t seed)
 {
   check_chance chance = {seed};
   for (int round = 0; round < 200; round++) {
@@ -718,6 +719,12 @@ static void test_damaged_rings_end_in_an_error_or_in_rows(uint64_t seed)
   }
 }
 
+TEST(test_damaged_rings_end_in_an_error_or_in_rows)
+{
+  damage_rings(test_seed);
+  damage_rings(UINT64_C(908623407993581)); /* a head was taken, and a record that it announces was damaged */
+}
+
 static busq_recorder *meet_and_begin_with_a_group(void)
 {
   company_groups = 1;
@@ -741,7 +748,7 @@ static int32_t group_of(busq_recorder *recorder, uint64_t view)
 }
 
 /* Its namer is killed, or stopped, in the middle: what stands there is half of the old name and half of the new one. */
-static void test_a_group_that_is_given_a_name_has_none_until_then(void)
+TEST(test_a_group_that_is_given_a_name_has_none_until_then)
 {
   busq_recorder *recorder = meet_and_begin_with_a_group();
   busq_peer *a = join("a");
@@ -773,7 +780,7 @@ static uint64_t visited(busq_peer *peer, const char *group)
   return first_view();
 }
 
-static void test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before(void)
+TEST(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before)
 {
   busq_recorder *recorder = meet_and_begin_with_a_group();
   busq_peer *a = join("a");
@@ -789,42 +796,4 @@ static void test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_befor
   CHECK_EQUAL(group_of(recorder, others + 1), 1); /* there is no other one between */
   end(recorder);
   part();
-}
-
-int main(int argc, char **argv)
-{
-  check_begin();
-  const uint64_t seed = check_seed(argc, argv);
-  CHECK_RUN(test_events_come_out_as_they_went_in_over_many_laps);
-  CHECK_RUN(test_a_full_ring_drops_and_counts_and_goes_on_when_a_quarter_is_free);
-  CHECK_RUN(test_what_is_large_goes_into_an_empty_ring);
-  CHECK_RUN(test_a_ring_is_not_full_for_whoever_was_held_up);
-  CHECK_RUN(test_what_a_lap_before_has_left_is_never_taken_for_an_event);
-  CHECK_RUN(test_a_ring_whose_words_contradict_each_other_is_damaged);
-  CHECK_RUN(test_threads_write_at_once_and_every_event_comes_once_and_in_order);
-  CHECK_RUN(test_sends_and_deliveries_become_rows);
-  CHECK_RUN(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such);
-  CHECK_RUN(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care);
-  CHECK_RUN(test_thousands_of_millions_may_be_dropped_between_two_events);
-  CHECK_RUN(test_what_happens_before_a_join_found_room_counts_as_dropped);
-  CHECK_RUN(test_what_was_dropped_is_told_of_who_dropped_it);
-  CHECK_RUN(test_the_first_event_that_a_successor_takes_may_be_a_send);
-  CHECK_RUN(test_what_stands_behind_a_hole_at_the_end_is_a_gap);
-  CHECK_RUN(test_a_ring_of_a_recording_that_has_ended_stops_nobody);
-  CHECK_RUN(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end);
-  CHECK_RUN(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped);
-  CHECK_RUN(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count);
-  CHECK_RUN(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed);
-  CHECK_RUN(test_lives_come_in_turn_in_whichever_slots_they_are);
-  CHECK_RUN(test_a_recorder_that_goes_on_knows_whose_events_were_left);
-  CHECK_RUN(test_a_bus_has_one_recorder_at_a_time);
-  CHECK_RUN(test_a_peer_that_comes_back_goes_on_with_its_numbers);
-  CHECK_RUN(test_what_a_dead_writer_has_not_written_is_a_gap);
-  CHECK_RUN(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort);
-  CHECK_RUN(test_a_group_that_is_given_a_name_has_none_until_then);
-  CHECK_RUN(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before);
-  CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, seed);
-  /* A head was taken, and one of the records that it announces was damaged. */
-  CHECK_RUN(test_damaged_rings_end_in_an_error_or_in_rows, UINT64_C(908623407993581));
-  return 0;
 }

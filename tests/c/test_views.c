@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The observer of views, on logs that are written by hand: what is right, and each fault alone. */
-#include "harness/check.h"
+#include "harness/test.h"
 #include "observe/views.h"
 
 enum { A = 1, B = 2, C = 4, N = 3, EVENTS = 6, MESSAGES = 2, VIEWS = 5 };
@@ -81,7 +81,7 @@ static void expect(const scene *self, uint32_t fault, uint32_t process)
     CHECK_EQUAL(witness.process, process);
 }
 
-static void test_members_that_agree(void)
+TEST(test_members_that_agree)
 {
   scene self = sound();
   expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
@@ -90,7 +90,7 @@ static void test_members_that_agree(void)
   expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
 }
 
-static void test_a_message_in_two_views(void)
+TEST(test_a_message_in_two_views)
 {
   scene self = sound();
   self.messages[0].view = BUSQ_VIEWS_OPEN;
@@ -98,7 +98,7 @@ static void test_a_message_in_two_views(void)
   expect(&self, BUSQ_VIEWS_MISPLACED, 2);
 }
 
-static void test_another_view_than_the_sender_was_told(void)
+TEST(test_another_view_than_the_sender_was_told)
 {
   scene self = sound();
   self.messages[1].view = 1;
@@ -108,7 +108,7 @@ static void test_another_view_than_the_sender_was_told(void)
   expect(&self, BUSQ_VIEWS_MISPLACED, 0);
 }
 
-static void test_two_orders_in_one_view(void)
+TEST(test_two_orders_in_one_view)
 {
   scene self = {.messages = {{.sender = 0}, {.sender = 1}}, .first_members = A | B};
   add(&self, 0, message(0));
@@ -118,7 +118,7 @@ static void test_two_orders_in_one_view(void)
   expect(&self, BUSQ_VIEWS_MISPLACED, 1);
 }
 
-static void test_a_member_goes_without(void)
+TEST(test_a_member_goes_without)
 {
   scene self = sound();
   self.n_events[2] = 1;
@@ -127,7 +127,7 @@ static void test_a_member_goes_without(void)
   expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
 }
 
-static void test_a_view_is_left_without_a_message_of_it(void)
+TEST(test_a_view_is_left_without_a_message_of_it)
 {
   scene self = sound();
   self.is_over = false;
@@ -137,20 +137,20 @@ static void test_a_view_is_left_without_a_message_of_it(void)
   expect(&self, BUSQ_VIEWS_MISSED, 1);
 }
 
-static void test_nobody_delivers_what_a_send_returned_with(void)
+TEST(test_nobody_delivers_what_a_send_returned_with)
 {
   scene self = {.messages = {{.sender = 2, .view = 1}, {.sender = 2}}, .first_members = A | B, .is_over = true};
   expect(&self, BUSQ_VIEWS_MISSED, 0);
 }
 
-static void test_twice(void)
+TEST(test_twice)
 {
   scene self = sound();
   add(&self, 2, message(1));
   expect(&self, BUSQ_VIEWS_DOUBLED, 2);
 }
 
-static void test_before_the_first_view(void)
+TEST(test_before_the_first_view)
 {
   scene self = sound();
   self.events[2][0] = message(1);
@@ -162,21 +162,21 @@ static void test_before_the_first_view(void)
   expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
 }
 
-static void test_two_lists_of_members(void)
+TEST(test_two_lists_of_members)
 {
   scene self = sound();
   self.events[1][1] = view(2, B | C);
   expect(&self, BUSQ_VIEWS_UNEQUAL, 1);
 }
 
-static void test_a_view_that_changes_nothing(void)
+TEST(test_a_view_that_changes_nothing)
 {
   scene self = {.first_members = A};
   add(&self, 0, view(2, A));
   expect(&self, BUSQ_VIEWS_UNEQUAL, 0);
 }
 
-static void test_a_view_is_skipped(void)
+TEST(test_a_view_is_skipped)
 {
   scene self = sound();
   self.messages[1].view = BUSQ_VIEWS_OPEN;
@@ -184,14 +184,14 @@ static void test_a_view_is_skipped(void)
   expect(&self, BUSQ_VIEWS_SKIPPED, 0);
 }
 
-static void test_one_who_is_out_is_not_told(void)
+TEST(test_one_who_is_out_is_not_told)
 {
   scene self = {.first_members = A | B, .is_over = true};
   add(&self, 0, view(2, A));
   expect(&self, BUSQ_VIEWS_SKIPPED, 1);
 }
 
-static void test_a_message_after_the_death_of_its_sender(void)
+TEST(test_a_message_after_the_death_of_its_sender)
 {
   scene self = {.messages = {{.sender = 1}, {.sender = 1}}, .first_members = A | B, .is_cut = {false, true, false}};
   add(&self, 0, message(0));
@@ -201,7 +201,7 @@ static void test_a_message_after_the_death_of_its_sender(void)
   expect(&self, BUSQ_VIEWS_GHOST, 0);
 }
 
-static void test_beside_the_group_alone(void)
+TEST(test_beside_the_group_alone)
 {
   scene self = {.messages = {{.sender = 1, .named = C}, {.sender = 1}}, .first_members = A, .is_over = true};
   self.is_cut[1] = true; /* the sender was killed: what it learned is unknown */
@@ -210,25 +210,4 @@ static void test_beside_the_group_alone(void)
   self.messages[0].sender = 0;
   self.is_cut[0] = true; /* no member is left of the view that had it */
   expect(&self, BUSQ_N_VIEWS_FAULTS, 0);
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_members_that_agree);
-  CHECK_RUN(test_a_message_in_two_views);
-  CHECK_RUN(test_another_view_than_the_sender_was_told);
-  CHECK_RUN(test_two_orders_in_one_view);
-  CHECK_RUN(test_a_member_goes_without);
-  CHECK_RUN(test_a_view_is_left_without_a_message_of_it);
-  CHECK_RUN(test_nobody_delivers_what_a_send_returned_with);
-  CHECK_RUN(test_twice);
-  CHECK_RUN(test_before_the_first_view);
-  CHECK_RUN(test_two_lists_of_members);
-  CHECK_RUN(test_a_view_that_changes_nothing);
-  CHECK_RUN(test_a_view_is_skipped);
-  CHECK_RUN(test_one_who_is_out_is_not_told);
-  CHECK_RUN(test_a_message_after_the_death_of_its_sender);
-  CHECK_RUN(test_beside_the_group_alone);
-  return 0;
 }

@@ -7,6 +7,7 @@
  * file): one that is not woken sleeps on, and the test comes to its time limit.
  */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "record/recorder.h"
 #include "shm/memory/peer.h"
 #include "shm/wait/pacing.h"
@@ -114,7 +115,7 @@ static void *receive_in_turn(void *argument)
   return NULL;
 }
 
-static void test_a_thread_that_leaves_with_a_message_lets_its_siblings_be_woken(void)
+TEST(test_a_thread_that_leaves_with_a_message_lets_its_siblings_be_woken)
 {
   const uint32_t rounds = (uint32_t)check_share(3000);
   pthread_t threads[THREADS];
@@ -154,7 +155,7 @@ static void *receive_impatiently(void *argument)
   return NULL;
 }
 
-static void test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken(void)
+TEST(test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken)
 {
   enum { HALF = THREADS / 2 };
   uint32_t rounds = (uint32_t)check_share(300);
@@ -177,7 +178,7 @@ static void test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken(
   part();
 }
 
-static void test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left(void)
+TEST(test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left)
 {
   pthread_t threads[2];
   uint32_t rounds = 1;
@@ -242,19 +243,19 @@ static void many_threads_send(task work)
   part();
 }
 
-static void test_all_threads_that_wait_for_room_get_it(void)
+TEST(test_all_threads_that_wait_for_room_get_it)
 {
   meet(3, 1, 4096);
   many_threads_send((task){.to = "b", .size_bytes = 1});
 }
 
-static void test_all_threads_that_wait_for_memory_get_it(void)
+TEST(test_all_threads_that_wait_for_memory_get_it)
 {
   meet(3, 64, 1 << 16);
   many_threads_send((task){.to = "b", .size_bytes = 40000});
 }
 
-static void test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each(void)
+TEST(test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each)
 {
   pthread_t thread;
   meet(4, 1, 4096);
@@ -287,7 +288,7 @@ static busq_peer *hoarder(const char *name, busq_peer *reader)
   return peer;
 }
 
-static void test_memory_that_another_peer_gives_back_wakes_who_waits_for_it(void)
+TEST(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it)
 {
   for (int leaves = 0; leaves < 2; leaves++) {
     pthread_t thread;
@@ -314,7 +315,7 @@ static void forgets_dear_yields(busq_peer *peer)
   peer->pacing.message_yields = peer->pacing.room_yields = (busq_dear_yields){0, 0};
 }
 
-static void test_who_waited_long_does_not_yield_until_it_has_waited_shortly(void)
+TEST(test_who_waited_long_does_not_yield_until_it_has_waited_shortly)
 {
   enum { YIELD_NS = 5000000, LONG_NS = 50000000, LONG_WAITS = 4 }; /* so that a short wait may take 40 ms */
   pthread_t thread;
@@ -360,7 +361,7 @@ static bool yields(busq_peer *peer)
   return n_yields > 0;
 }
 
-static void test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once(void)
+TEST(test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once)
 {
   enum { YIELD_NS = 5000000, TIMES = 8, MANY = 1000000 };
   meet(2, 8, 4096);
@@ -408,7 +409,7 @@ static bool yields_for_room(busq_peer *peer, busq_peer *reader)
   return n_yields > 0;
 }
 
-static void test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_at_once(void)
+TEST(test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_at_once)
 {
   enum { YIELD_NS = 5000000, TIMES = 8, CAPACITY = 8 };
   meet(2, CAPACITY, 4096);
@@ -429,7 +430,7 @@ static void test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_a
   part();
 }
 
-static void test_who_is_told_how_long_to_yield_always_does(void)
+TEST(test_who_is_told_how_long_to_yield_always_does)
 {
   enum { LONG_NS = 2000000, MANY = 10 };
   meet(2, 8, 4096);
@@ -453,7 +454,7 @@ static void *send_watched(void *argument)
   return send_all(argument);
 }
 
-static void test_who_waits_for_a_thread_that_maps_the_trace_steps_aside(void)
+TEST(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside)
 {
   pthread_t thread;
   busq_recorder *recorder = NULL;
@@ -468,22 +469,4 @@ static void test_who_waits_for_a_thread_that_maps_the_trace_steps_aside(void)
   busq_recorder_stop(recorder);
   busq_recorder_free(recorder);
   part();
-}
-
-int main(void)
-{
-  check_begin();
-  CHECK_RUN(test_a_thread_that_leaves_with_a_message_lets_its_siblings_be_woken);
-  CHECK_RUN(test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken);
-  CHECK_RUN(test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left);
-  CHECK_RUN(test_all_threads_that_wait_for_room_get_it);
-  CHECK_RUN(test_all_threads_that_wait_for_memory_get_it);
-  CHECK_RUN(test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each);
-  CHECK_RUN(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it);
-  CHECK_RUN(test_who_waited_long_does_not_yield_until_it_has_waited_shortly);
-  CHECK_RUN(test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once);
-  CHECK_RUN(test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_at_once);
-  CHECK_RUN(test_who_is_told_how_long_to_yield_always_does);
-  CHECK_RUN(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside);
-  return 0;
 }

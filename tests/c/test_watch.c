@@ -3,6 +3,7 @@
  * The notices that a watcher gets, and when: with room and without, and with other watchers beside it.
  */
 #include "harness/company.h"
+#include "harness/test.h"
 #include "shm/group/group.h"
 #include "shm/memory/peer.h"
 
@@ -54,6 +55,7 @@ static busq_peer *resume(const char *name)
 
 static void begin(void)
 {
+  company_groups = 4;
   meet(8, CAPACITY, 1 << 20);
   alice = join("alice");
   carol = join("carol");
@@ -69,9 +71,8 @@ static void fill(busq_peer *from, busq_peer *to, const char *letter)
     continue;
 }
 
-static void test_each_coming_and_going_is_told_once(void)
+TEST(test_each_coming_and_going_is_told_once)
 {
-  check_test = __func__;
   begin();
   busq_peer *bob = join("bob");
   CHECK_EQUAL(sends(bob, alice, "b"), BUSQ_OK);
@@ -83,9 +84,8 @@ static void test_each_coming_and_going_is_told_once(void)
   part();
 }
 
-static void test_a_watcher_without_room_holds_up_no_other(void)
+TEST(test_a_watcher_without_room_holds_up_no_other)
 {
-  check_test = __func__;
   begin();
   busq_peer *bob = join("bob");
   CHECK_TEXT(takes_all(alice), "+");
@@ -98,9 +98,8 @@ static void test_a_watcher_without_room_holds_up_no_other(void)
 }
 
 /* There is room for one: for "left", which goes first, then for "joined", and then for a message. */
-static void test_nothing_of_the_next_one_comes_before_the_notices(void)
+TEST(test_nothing_of_the_next_one_comes_before_the_notices)
 {
-  check_test = __func__;
   begin();
   busq_peer *bob = join("bob");
   CHECK_TEXT(takes_all(alice), "+");
@@ -120,9 +119,8 @@ static void test_nothing_of_the_next_one_comes_before_the_notices(void)
 }
 
 /* It has the target of the one before. */
-static void test_nothing_of_one_that_is_resumed_comes_before_the_notices(void)
+TEST(test_nothing_of_one_that_is_resumed_comes_before_the_notices)
 {
-  check_test = __func__;
   begin();
   busq_peer *bob = join("bob");
   CHECK_TEXT(takes_all(alice), "+");
@@ -143,9 +141,8 @@ static void test_nothing_of_one_that_is_resumed_comes_before_the_notices(void)
   part();
 }
 
-static void test_a_multicast_waits_for_the_notice_of_one_receiver(void)
+TEST(test_a_multicast_waits_for_the_notice_of_one_receiver)
 {
-  check_test = __func__;
   begin();
   fill(carol, alice, "x");
   busq_peer *bob = join("bob");
@@ -160,9 +157,8 @@ static void test_a_multicast_waits_for_the_notice_of_one_receiver(void)
   part();
 }
 
-static void test_one_that_went_before_there_was_room_is_not_told_of(void)
+TEST(test_one_that_went_before_there_was_room_is_not_told_of)
 {
-  check_test = __func__;
   begin();
   fill(carol, alice, "x");
   leave(join("bob"));
@@ -173,9 +169,8 @@ static void test_one_that_went_before_there_was_room_is_not_told_of(void)
   part();
 }
 
-static void test_a_peer_that_watches_again_begins_anew(void)
+TEST(test_a_peer_that_watches_again_begins_anew)
 {
-  check_test = __func__;
   begin();
   busq_peer *bob = join("bob");
   CHECK_TEXT(takes_all(alice), "+");
@@ -192,9 +187,8 @@ static void test_a_peer_that_watches_again_begins_anew(void)
   part();
 }
 
-static void test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones(void)
+TEST(test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones)
 {
-  check_test = __func__;
   begin();
   join("bob");
   CHECK_TEXT(takes_all(alice), "+");
@@ -203,20 +197,4 @@ static void test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones(void
   watches(alice);
   CHECK_TEXT(takes_all(alice), "+");
   part();
-}
-
-int main(void)
-{
-  check_begin();
-  company_groups = 4;
-  test_each_coming_and_going_is_told_once();
-  test_a_watcher_without_room_holds_up_no_other();
-  test_nothing_of_the_next_one_comes_before_the_notices();
-  test_nothing_of_one_that_is_resumed_comes_before_the_notices();
-  test_a_multicast_waits_for_the_notice_of_one_receiver();
-  test_one_that_went_before_there_was_room_is_not_told_of();
-  test_a_peer_that_watches_again_begins_anew();
-  test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones();
-  printf("ok  what watchers are told, and when\n");
-  return 0;
 }

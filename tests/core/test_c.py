@@ -24,7 +24,7 @@ TESTS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
 SEARCHED = ("ACCEPT_EQUAL", "COMMIT_BEFORE_SYNC", "SEAL_AT_MAXIMUM")  # of all mutants: .ci/deep searches the others too
 # Those with steps need a second core, which takes longer to build than they run; .ci/run has them under sanitizers.
 STEPS = {name for name in TESTS if name.endswith("_steps")}
-LONG = {"test_check", "test_orders_every_execution", "test_orders_total", "test_rename", *STEPS}
+LONG = {"test_check", "test_orders_every_execution", "test_rename", *STEPS}
 
 Build = Callable[..., Path]
 

@@ -59,15 +59,6 @@ __attribute__((noreturn, format(printf, 3, 4), unused)) static void check_fail(c
       check_fail(__FILE__, __LINE__, "%s is \"%s\", expected \"%s\"", #found, check_found, check_expected);    \
   } while (0)
 
-/* Runs one test and prints what it has shown. */
-#define CHECK_RUN(test, ...)                \
-  do {                                      \
-    check_test = #test;                     \
-    test(__VA_ARGS__);                      \
-    printf("ok  %s\n", check_spaced(#test)); \
-    fflush(stdout);                         \
-  } while (0)
-
 static inline const char *check_spaced(const char *name)
 {
   static char text[160];
@@ -76,6 +67,15 @@ static inline const char *check_spaced(const char *name)
     if (*c == '_')
       *c = ' ';
   return text;
+}
+
+/* Runs one test and prints what it has shown. */
+static inline void check_run(const char *name, void (*run)(void))
+{
+  check_test = name;
+  run();
+  printf("ok  %s\n", check_spaced(name));
+  fflush(stdout);
 }
 
 static inline void check_timeout(int number)
