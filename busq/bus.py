@@ -221,7 +221,7 @@ class Bus:
     @classmethod
     def _of(cls, handle: core.Bus, name: str, directory: str) -> Bus:
         bus = cls.__new__(cls)
-        bus._handle, bus._name, bus._directory = handle, name, os.path.abspath(directory)
+        bus._handle, bus._name, bus._directory = handle, arguments.as_utf8(name), os.path.abspath(directory)
         bus._order = handle.facts()["order"]
         return bus
 
@@ -810,4 +810,8 @@ def _reopen(directory: str, name: str, generation: bytes) -> Bus:
 def bus_names() -> Iterable[str]:
     """Return the names of all buses in the directory, sorted."""
     directory = default_directory()
-    return sorted(entry.name for entry in os.scandir(directory) if not entry.name.startswith(".") and entry.is_file())
+    return sorted(
+        arguments.as_utf8(entry.name)
+        for entry in os.scandir(directory)
+        if not entry.name.startswith(".") and entry.is_file()
+    )

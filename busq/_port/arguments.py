@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -51,10 +52,21 @@ def _encode_line(text: Any, argument: str, what: str) -> bytes:
     return encoded
 
 
+def as_utf8(text: str) -> str:
+    """Return a name that the system gave in the letters that it has in UTF-8, whatever the locale.
+
+    >>> as_utf8("z\\udcc3\\udca9")
+    'zé'
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
+
+
 def _encode(text: str, what: str) -> bytes:
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
+        with contextlib.suppress(UnicodeError):  # letters of which the locale knows none: Python keeps their bytes
+            return as_utf8(text).encode("utf-8")
         raise ValueError(f"{what} {text!r} can't be written in UTF-8 ({error.reason} at {error.start})") from None
 
 

@@ -67,13 +67,17 @@ def recv(
     received = 0
     how: dict[str, Any] = {"resume": resume, "durable": durable, "shared": shared}
     with plain_errors(), opened as bus, bus.join(name, **how) as peer, contextlib.suppress(busq.Empty, busq.ShutDown):
-        while (count is None or received < count) and is_read():  # what would not be read stays in the queue
+        while (count is None or received < count) and _is_read():  # what would not be read stays in the queue
             message = peer.recv(timeout, ack=True) if ack else peer.recv(timeout)  # other orders have no ack
             _print_message(message, as_json)
             if ack:
                 message.ack()
             received += 1
-    return 0 if received >= (count or 1) or not is_read() else 1
+    return 0 if received >= (count or 1) or not _is_read() else 1
+
+
+def _is_read() -> bool:
+    return sys.stdout is not None and is_read()  # None: it was closed before we began
 
 
 def _print_message(message: Any, as_json: bool) -> None:

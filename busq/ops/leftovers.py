@@ -46,7 +46,7 @@ GONE = ("closed", "dead", "dead, unnoticed")
 
 def path_of(name: str) -> str:
     """Return the file of a bus."""
-    return os.path.join(default_directory(), name)
+    return os.path.join(default_directory(), os.fsdecode(name.encode("utf-8", "surrogateescape")))
 
 
 def text_of(error: OSError | busq.BusqError) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import busq
+from busq._port.arguments import as_utf8
 from busq.groups import View, seen_in
 from busq.ops import leftovers
 from busq.ops.processes import Process, process_of
@@ -30,7 +31,7 @@ class Looks:
     """One bus, and what was seen of it."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = as_utf8(name)
         self.error: OSError | busq.BusqError | None = None  # it can't be looked at
         self.stats: dict[str, Any] = {}
         self.peers: dict[int, Peer] = {}  # by slot, as in the last look

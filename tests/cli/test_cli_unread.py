@@ -189,6 +189,34 @@ def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(bus_directo
     assert (b"b\\u00fcs" if "json" in command else b"b\\xfcs") in done.stdout
 
 
+@pytest.mark.parametrize("command", ["ls", "ls --json", "info büs", "doctor", "doctor büs", "gc", "rm büs"])
+def test_a_locale_without_letters_leaves_names_as_they_are(bus_directory: Path, command: str) -> None:
+    """Where Python is kept from UTF-8, names of files and arguments are bytes to it."""
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with busq.Bus.create("büs"):
+        done = subprocess.run(
+            [sys.executable, "-m", "busq", *command.split()],
+            env=environment,
+            cwd=TESTS,
+            capture_output=True,
+            timeout=PATIENCE_S,
+        )
+        if command != "rm büs":
+            busq.Bus.unlink("büs")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert command in ("gc", "rm büs") or (b"b\\u00fcs" if "json" in command else b"b\\xfcs") in done.stdout
+
+
+def test_nothing_is_received_where_stdout_is_closed(bus: busq.Bus) -> None:
+    with bus.join("ann") as ann, bus.join("bob", durable=True):
+        ann.send("bob", b"hello")
+    command = f"exec {sys.executable} -m busq recv {bus.name} --name bob --resume --durable --ack --count 1 >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=TESTS, capture_output=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with bus.join("bob", resume=True) as bob:
+        assert bob.recv(timeout=0).data == b"hello"
+
+
 def test_a_closed_stdin_is_an_empty_one(bus: busq.Bus) -> None:
     with bus.join("ann") as ann:
         command = f"exec {sys.executable} -m busq send {bus.name} ann <&-"
