@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Iterable
@@ -25,8 +26,8 @@ OF_SENDS = {"fifo", "causal", "synchronous", "side"}
 MAY_BE_INVENTED = OF_SENDS | {"duplicated", "phantom", "consistent", "total"}  # where a message was sent twice
 MAY_BE_HIDDEN = OF_SENDS | {"lost"}
 
-IN_MEMORY = 2000
-THROUGH_FILES = 120
+IN_MEMORY = int(os.environ.get("BUSQ_TEST_SHAPES", "800"))
+THROUGH_FILES = 60
 
 
 def verdicts(oracle: AuditOracle) -> dict[str, str]:

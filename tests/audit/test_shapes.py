@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs in the shapes in which people keep them: the audit in C finds what is true of them, or that it can't know.
 
-500 shapes are drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/test_shapes.py` draws that many.
+160 shapes are drawn; `BUSQ_TEST_SHAPES=20000 pytest tests/audit/test_shapes.py` draws that many.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from busq.spec import PROPERTIES
 from busq.trace import TraceError, find, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ORDER_UNKNOWN
 
-SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "300"))
+SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "160"))
 BLOCKS = 10  # of shapes, so that workers share them
 
 NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"}

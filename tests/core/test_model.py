@@ -38,7 +38,7 @@ SLOTS = 4  # fewer than names: all slots taken must happen too
 ARENA_BYTES = 8 << 20
 HELD_MAX = 10
 OFFERS_MAX = 12
-EXAMPLES = int(os.environ.get("BUSQ_MODEL_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("BUSQ_MODEL_EXAMPLES", "60"))
 
 _numbers = itertools.count()
 

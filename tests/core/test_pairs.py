@@ -30,11 +30,11 @@ def test_every_pair_of_methods_of_one_object_is_made() -> None:
 
 
 def test_two_calls_at_the_same_time_leave_the_bus_whole(seed: int) -> None:
-    print(disturb(seed, "--pairs", "2000", "--crossings", "0", "--of", "bus1,fifo,sync"))
+    print(disturb(seed, "--pairs", "800", "--crossings", "0", "--of", "bus1,fifo,sync"))
 
 
 def test_a_call_in_the_middle_of_another_leaves_the_bus_whole(seed: int) -> None:
-    print(disturb(seed, "--pairs", "2000", "--crossings", "1", "--of", "bus1,fifo,sync"))
+    print(disturb(seed, "--pairs", "800", "--crossings", "1", "--of", "bus1,fifo,sync"))
 
 
 @pytest.mark.parametrize("message", ["a message of 5000 bytes: ", "a message of 40 bytes, to be acknowledged: "])

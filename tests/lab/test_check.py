@@ -166,7 +166,7 @@ def test_an_order_that_needs_fifo_channels_breaks_without(order: str) -> None:
     assert order == "lamport-literal" or run(order, *bound, to_self=True, network="fifo", memory=256 * MIB).holds
 
 
-@pytest.mark.parametrize("order", WITHOUT_FIFO)
+@pytest.mark.parametrize("order", [name for name in WITHOUT_FIFO if name != "lamport-literal"])  # that one takes 12 s
 def test_without_fifo_channels_reductions_hide_nothing(order: str) -> None:
     bound, breaks, steps = WITHOUT_FIFO[order]
     for reductions in ((), ALL):
