@@ -17,8 +17,6 @@
 Run by name (`python -m busq.bench.NAME`):
 
     steps                 where the time of a message goes, step by step
-    bench_asyncio         what a message costs in an event loop
-    bench_replica         what a command to a replica costs
     audit_trace           makes traces of any size, with planted faults, to measure audits on
 
 A study that has answered its question leaves; its figures stay in docs/results, with the commit that has the program.
