@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Temporary buses: their names, and what takes them away.  Queues that hold less than others. */
+/* Many that make and open a temporary bus at once (the rest is in tests/core/test_temporary.py).  Queues that hold less. */
 #include "harness/company.h"
 #include "harness/test.h"
 #include <pthread.h>
@@ -11,61 +11,6 @@ static bool is_there(const char *name)
   char path[300];
   snprintf(path, sizeof path, "%s/%s", company_directory, name);
   return access(path, F_OK) == 0;
-}
-
-static busq_bus *made(const char *name)
-{
-  if (!*company_directory)
-    company_find_place();
-  busq_bus *bus;
-  if (busq_bus_create(company_directory, name, &temporary, &bus) != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "can't create \"%s\": %s", name, busq_error_text());
-  return bus;
-}
-
-TEST(test_the_name_goes_with_the_last_who_has_it_open)
-{
-  busq_bus *first = made("held"), *second;
-  busq_peer *peer;
-  busq_bus_facts facts;
-  CHECK_EQUAL(busq_bus_open(company_directory, "held", &second), BUSQ_OK);
-  CHECK_EQUAL(busq_bus_examine(second, &facts), BUSQ_OK);
-  CHECK_EQUAL(facts.is_temporary, 1);
-  CHECK_EQUAL(busq_peer_join(first, "alice", 5, &peer), BUSQ_OK);
-  busq_bus_free(first);
-  busq_bus_free(second);
-  CHECK(is_there("held")); /* a peer that is not closed has it open as well */
-  CHECK_EQUAL(busq_peer_close(peer), BUSQ_OK);
-  CHECK(!is_there("held"));
-  busq_peer_free(peer);
-  CHECK_EQUAL(busq_bus_open(company_directory, "held", &first), BUSQ_NOT_FOUND);
-}
-
-TEST(test_of_the_killed_the_next_one_takes_the_name)
-{
-  int ready[2];
-  char byte;
-  CHECK_EQUAL(pipe(ready), 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    busq_bus *bus = made("held");
-    (void)!write(ready[1], "x", 1);
-    pause();
-    busq_bus_free(bus);
-    _exit(0);
-  }
-  CHECK_EQUAL(read(ready[0], &byte, 1), 1);
-  uint32_t n_removed;
-  CHECK_EQUAL(busq_bus_sweep(company_directory, &n_removed), BUSQ_OK);
-  CHECK_EQUAL(n_removed, 0);
-  CHECK(is_there("held"));
-  kill(child, SIGKILL);
-  CHECK_EQUAL(waitpid(child, NULL, 0), child);
-  CHECK(is_there("held"));
-  busq_bus_free(made("other"));
-  CHECK(!is_there("held"));
-  close(ready[0]);
-  close(ready[1]);
 }
 
 /* ---- many at once ---- */
@@ -97,6 +42,7 @@ static void *makes_or_opens(void *unused)
 
 TEST(test_no_name_is_taken_from_who_has_it_open)
 {
+  company_find_place();
   pthread_t threads[4];
   for (int i = 0; i < 4; i++)
     CHECK_EQUAL(pthread_create(&threads[i], NULL, makes_or_opens, NULL), 0);
