@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Joining, leaving, forking, sleeping, dying; and what is left behind. */
+/* Slots that are used again, messages that are held, sleeping and waking, and what any of these leaves behind where a process is
+ * killed.  What users are promised of names, death, forks and shutdown is in tests/core/test_api.py and test_processes.py. */
 #include "harness/company.h"
 #include "harness/test.h"
 #include <dirent.h>
@@ -33,46 +34,6 @@ static void sleep_ms(long ms)
 }
 
 /* ---- names and slots ---- */
-
-TEST(test_a_name_belongs_to_one_live_peer)
-{
-  meet(4, 8, 4096);
-  busq_peer *bob = join("bob"), *other;
-  CHECK_EQUAL(try_join("bob", &other), BUSQ_PEER_EXISTS);
-  join("bobby");
-  leave(bob);
-  bob = join("bob");
-  CHECK_EQUAL(try_join("bob", &other), BUSQ_PEER_EXISTS);
-  part();
-}
-
-TEST(test_names_that_are_no_names_are_refused)
-{
-  meet(4, 8, 4096);
-  busq_peer *peer;
-  char long_name[257];
-  memset(long_name, 'x', 256);
-  long_name[256] = '\0';
-  const char *const bad[] = {"", "a/b", "@group", "\xff", "\xc0\xaf", "\xed\xa0\x80", "\xf5\x80\x80\x80", "caf\xc3", long_name};
-  for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++)
-    CHECK_EQUAL(busq_peer_join(company_bus, bad[i], strlen(bad[i]), &peer), BUSQ_INVALID);
-  CHECK_EQUAL(busq_peer_join(company_bus, "a\0b", 3, &peer), BUSQ_INVALID);
-  long_name[255] = '\0';
-  leave(join(long_name));
-  leave(join("caf\xc3\xa9 \xf0\x9f\x9a\x8c"));
-  part();
-}
-
-TEST(test_a_full_bus_takes_nobody_until_somebody_leaves)
-{
-  meet(2, 8, 4096);
-  busq_peer *a = join("a"), *late;
-  join("b");
-  CHECK_EQUAL(try_join("c", &late), BUSQ_NO_SPACE);
-  leave(a);
-  join("c");
-  part();
-}
 
 TEST(test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last)
 {
@@ -224,163 +185,6 @@ TEST(test_a_held_message_outlives_the_closing_of_its_receiver)
   part();
 }
 
-/* ---- fork ---- */
-
-static busq_peer *parents_peer;
-
-static void forked_body(void *argument)
-{
-  busq_message message;
-  uint64_t target = *(const uint64_t *)argument;
-  CHECK_EQUAL(busq_peer_send(parents_peer, &target, 1, "x", 1, 0), BUSQ_FORKED);
-  CHECK_EQUAL(take_now(parents_peer, &message), BUSQ_FORKED);
-  CHECK_EQUAL(busq_peer_close(parents_peer), BUSQ_FORKED);
-  busq_peer *own = join("child");
-  said(own, "parent", "from the child");
-}
-
-TEST(test_a_child_can_not_use_its_parents_peer_but_one_of_its_own)
-{
-  meet(3, 8, 4096);
-  parents_peer = join("parent");
-  uint64_t target;
-  CHECK_EQUAL(look_up(parents_peer, "parent", &target), 1);
-  said(parents_peer, "parent", "mine");
-  ends_well(in_a_child(forked_body, &target));
-  hears(parents_peer, "mine from the child");
-  said(parents_peer, "parent", "still alive");
-  hears(parents_peer, "still alive");
-  part();
-}
-
-typedef struct {
-  uint32_t ready;
-  uint32_t go_on;
-  uint32_t is_over;
-  pid_t grandchild;
-} meeting;
-
-static void idle_body(void *argument)
-{
-  meeting *m = argument;
-  tell(&m->ready);
-  wait_for(&m->is_over, 1);
-}
-
-/* Joins, starts a child that lives on, and dies. */
-static void parent_body(void *argument)
-{
-  meeting *m = argument;
-  arrive();
-  join("parent");
-  m->grandchild = in_a_child(idle_body, m);
-  for (;;)
-    pause();
-}
-
-TEST(test_a_living_child_does_not_make_a_dead_parent_look_alive)
-{
-  meeting *m = shared_memory(sizeof *m);
-  meet(3, 8, 4096);
-  busq_peer *a = join("a");
-  const pid_t pid = in_a_child(parent_body, m);
-  wait_for(&m->ready, 1);
-  said(a, "parent", "are you there?");
-  murder(pid);
-  CHECK_EQUAL(kill(m->grandchild, 0), 0);
-  CHECK_EQUAL(say(a, "parent", "are you there?"), BUSQ_PEER_DEAD);
-  leave(join("parent"));
-  tell(&m->is_over);
-  part();
-  munmap(m, sizeof *m);
-}
-
-/* ---- death ---- */
-
-static void waiting_body(void *argument)
-{
-  meeting *m = argument;
-  arrive();
-  join("bob");
-  tell(&m->ready);
-  for (;;)
-    pause();
-}
-
-TEST(test_the_killed_are_noticed_by_the_next_message_and_their_names_are_free)
-{
-  meeting *m = shared_memory(sizeof *m);
-  meet(3, 64, 1 << 16);
-  busq_peer *a = join("a"), *c = join("c");
-  for (uint32_t round = 1; round <= 10; round++) {
-    uint64_t targets[2];
-    const pid_t pid = in_a_child(waiting_body, m);
-    wait_for(&m->ready, round);
-    CHECK_EQUAL(look_up(a, "bob c", targets), 2);
-    for (int i = 0; i < 10; i++)
-      said(a, "bob", "unread");
-    kill(pid, SIGKILL);
-    siginfo_t info;
-    CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0); /* dead, but no process has asked after it yet: a zombie */
-    sleep_ms(20); /* in a burst the kernel is not asked about every message */
-    CHECK_EQUAL(busq_peer_send(a, targets, 2, "x", 1, 0), BUSQ_PEER_DEAD);
-    CHECK_EQUAL(busq_peer_failed_target(a), targets[0]);
-    hears(c, "");
-    end_of(pid);
-  }
-  leave(join("bob"));
-  leave(a);
-  leave(c);
-  CHECK_EQUAL(used_bytes(), 0);
-  part();
-  munmap(m, sizeof *m);
-}
-
-TEST(test_the_stopped_are_not_dead)
-{
-  meeting *m = shared_memory(sizeof *m);
-  meet(3, 8, 4096);
-  busq_peer *a = join("a"), *other;
-  const pid_t pid = in_a_child(waiting_body, m);
-  wait_for(&m->ready, 1);
-  CHECK(kill(pid, SIGSTOP) == 0);
-  sleep_ms(200);
-  said(a, "bob", "take your time");
-  CHECK_EQUAL(try_join("bob", &other), BUSQ_PEER_EXISTS);
-  murder(pid);
-  part();
-  munmap(m, sizeof *m);
-}
-
-static void talking_body(void *argument)
-{
-  meeting *m = argument;
-  arrive();
-  busq_peer *bob = join("bob");
-  for (int i = 0; i < 50; i++)
-    said(bob, "a", "b");
-  tell(&m->ready);
-  for (;;)
-    pause();
-}
-
-TEST(test_what_the_killed_had_sent_is_received)
-{
-  meeting *m = shared_memory(sizeof *m);
-  meet(3, 64, 1 << 16);
-  busq_peer *a = join("a");
-  const pid_t pid = in_a_child(talking_body, m);
-  wait_for(&m->ready, 1);
-  murder(pid);
-  busq_peer *next = join("bob");
-  said(next, "a", "n");
-  const char *text = heard(a);
-  CHECK_EQUAL(strlen(text), 2 * 51 - 1);
-  CHECK_TEXT(text + 2 * 49, "b n");
-  part();
-  munmap(m, sizeof *m);
-}
-
 /* ---- waiting ---- */
 
 typedef struct {
@@ -447,22 +251,6 @@ TEST(test_a_sleeping_receiver_is_woken_by_a_message)
   part();
 }
 
-TEST(test_a_receiver_that_waits_learns_of_shutdown_and_of_closing)
-{
-  meet(3, 8, 4096);
-  waiter w = {.peer = join("b")};
-  pthread_t thread = begin_waiting(receive_waiting, &w);
-  uint64_t since_ns = now_ns();
-  CHECK_EQUAL(busq_peer_close(w.peer), BUSQ_OK);
-  ended_with(thread, &w, BUSQ_CLOSED, since_ns);
-  w.peer = join("c");
-  thread = begin_waiting(receive_waiting, &w);
-  since_ns = now_ns();
-  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
-  ended_with(thread, &w, BUSQ_SHUTDOWN, since_ns);
-  part();
-}
-
 TEST(test_a_sender_that_waits_for_room_goes_on_when_there_is_some)
 {
   meet(3, 2, 4096);
@@ -483,45 +271,18 @@ TEST(test_a_sender_that_waits_for_room_goes_on_when_there_is_some)
   part();
 }
 
-TEST(test_a_sender_that_waits_for_a_dead_receiver_is_told)
-{
-  meeting *m = shared_memory(sizeof *m);
-  meet(3, 2, 4096);
-  waiter w = {.peer = join("a")};
-  const pid_t pid = in_a_child(waiting_body, m);
-  wait_for(&m->ready, 1);
-  CHECK_EQUAL(look_up(w.peer, "bob", &w.target), 1);
-  said(w.peer, "bob", "1");
-  said(w.peer, "bob", "2");
-  const pthread_t thread = begin_waiting(send_waiting, &w);
-  const uint64_t since_ns = now_ns();
-  murder(pid);
-  ended_with(thread, &w, BUSQ_PEER_DEAD, since_ns);
-  part();
-  munmap(m, sizeof *m);
-}
-
-TEST(test_after_shutdown_what_is_there_is_received_and_nothing_is_sent)
-{
-  meet(3, 8, 4096);
-  busq_peer *a = join("a"), *b = join("b"), *c;
-  busq_message message;
-  said(a, "b", "1");
-  said(a, "b", "2");
-  CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
-  CHECK_EQUAL(say(a, "b", "3"), BUSQ_SHUTDOWN);
-  CHECK_EQUAL(try_join("c", &c), BUSQ_SHUTDOWN);
-  hears(b, "1 2");
-  CHECK_EQUAL(take_now(b, &message), BUSQ_SHUTDOWN);
-  part();
-}
-
 static bool is_readable(int fd)
 {
   struct pollfd entry = {.fd = fd, .events = POLLIN};
   CHECK(poll(&entry, 1, 0) >= 0);
   return entry.revents & POLLIN;
 }
+
+typedef struct {
+  uint32_t ready;
+  uint32_t go_on;
+  uint32_t is_over;
+} meeting;
 
 static void late_body(void *argument)
 {
