@@ -28,7 +28,12 @@ _CLAIMS = {
     "synchronous": lib.BUSQ_CLAIMS_SYNCHRONOUS,
 }
 _ALWAYS = ("lost", "duplicated", "phantom")
-_CLOCKS = {lib.BUSQ_CLOCK_NONE: "none", lib.BUSQ_CLOCK_VECTOR: "vector", lib.BUSQ_CLOCK_MATRIX: "matrix"}
+_CLOCKS = {
+    lib.BUSQ_CLOCK_NONE: "none",
+    lib.BUSQ_CLOCK_VECTOR: "vector",
+    lib.BUSQ_CLOCK_MATRIX: "matrix",
+    lib.BUSQ_CLOCK_LIST: "list",
+}
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,11 @@ class Order:
     """An ordering protocol.
 
     `claims` are the properties of `busq.spec` that it promises; `clock` is what travels with each message ("none",
-    "vector", "matrix").  `point_to_point`: a multicast is sent as one message per destination.  `fifo_channels`: it
-    needs channels that keep the order.  `whole_group`: every process takes part in every message.  `rendezvous`: a
-    send returns when the receiver has delivered.  `laboratory`: known to break or to get stuck, not for use.
-    `coordinated`: process 0 takes part in every message.  `side_channels`: no effect is delivered before its cause even
-    where the cause travelled outside of the order.
+    "vector", "matrix", "list": no more entries than the message needs).  `point_to_point`: a multicast is sent as one
+    message per destination.  `fifo_channels`: it needs channels that keep the order.  `whole_group`: every process
+    takes part in every message.  `rendezvous`: a send returns when the receiver has delivered.
+    `laboratory`: known to break or to get stuck, not for use.  `coordinated`: process 0 takes part in every message.
+    `side_channels`: no effect is delivered before its cause even where the cause travelled outside of the order.
     `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
     that carry the message.
     """

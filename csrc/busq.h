@@ -720,7 +720,12 @@ typedef enum {
   BUSQ_CHANNELS_UNORDERED = 2
 } busq_channels;
 
-typedef enum { BUSQ_CLOCK_NONE = 0, BUSQ_CLOCK_VECTOR = 1, BUSQ_CLOCK_MATRIX = 2 } busq_order_clock_shape;
+typedef enum {
+  BUSQ_CLOCK_NONE = 0,
+  BUSQ_CLOCK_VECTOR = 1,
+  BUSQ_CLOCK_MATRIX = 2,
+  BUSQ_CLOCK_LIST = 3 /* as many words as the message needs */
+} busq_order_clock_shape;
 
 typedef struct {
   const char *name;

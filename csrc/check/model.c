@@ -79,7 +79,7 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
   const busq_order *order = config->order;
   const uint32_t n = config->n_processes;
   model->n_all = n * config->n_messages;
-  model->clock_words = order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
+  model->clock_words = (uint32_t)busq_clock_words(order->clock, n);
   model->is_fifo = busq_channels_keep_order(order, config->channels);
   model->watched = busq_model_watched(order->claims, config->asked);
   model->logs_sends = model->watched & BUSQ_MODEL_OF_SENDS;
@@ -286,7 +286,7 @@ static bool perform(const busq_model *model, void *state, uint32_t process, cons
   case BUSQ_DO_SENT:
     if (effect->clock)
       memcpy(busq_model_clock_of(model, state, busq_model_index_of(model, message)), effect->clock,
-             model->clock_words * sizeof(uint32_t));
+             busq_clock_used(model->config.order->clock, model->config.n_processes, effect->clock) * sizeof(uint32_t));
     busq_model_note_sent(model, state, message);
     return true;
   case BUSQ_DO_DELIVER:

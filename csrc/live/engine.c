@@ -153,9 +153,7 @@ static void do_drop(busq_live *live, busq_live_entry *entry)
 static void do_sent(busq_live *live, busq_live_entry *entry, const uint32_t *clock)
 {
   if (clock)
-    memcpy(busq_entry_clock(entry), clock, live->order->clock == BUSQ_CLOCK_VECTOR
-                                               ? live->n * sizeof(uint32_t)
-                                               : (live->n + (size_t)live->n * live->n) * sizeof(uint32_t));
+    memcpy(busq_entry_clock(entry), clock, busq_clock_used(live->order->clock, live->n, clock) * sizeof(uint32_t));
   live->facts.messages_sent++;
   if (busq_bus_is_recorded(live->bus) && entry->begun && is_rendezvous(live))
     busq_tracer_app_sent(live->port, record_send(live, entry), false);

@@ -7,8 +7,8 @@
  *      packet (24 bytes)                                          what every packet is
  *      packet | multicast (8) | destinations | clock | payload    where its kind has a payload
  *
- * Destinations are process numbers of two bytes, filled up to a multiple of eight; the clock has as many words as the
- * order's shape asks for: n for a vector, n + n x n for a matrix.  The sender of a packet is known from the mailbox; it
+ * Destinations are process numbers of two bytes, filled up to a multiple of eight; the clock has room for as many words
+ * as the order's shape asks for (busq_clock_words): a list has room for the longest.  The sender of a packet is known from the mailbox; it
  * is not in the packet.
  *
  * A group may have more than one build of busq only where the layout of the segment allows that, so nothing here
@@ -47,9 +47,7 @@ static inline size_t busq_wire_destinations_bytes(uint32_t n_destinations)
 
 static inline size_t busq_wire_clock_bytes(const busq_order *order, uint32_t n_processes)
 {
-  const size_t n = n_processes;
-  const size_t words = order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n + n * n : 0;
-  return BUSQ_ALIGN_UP(words * sizeof(uint32_t), 8);
+  return BUSQ_ALIGN_UP(busq_clock_words(order->clock, n_processes) * sizeof(uint32_t), 8);
 }
 
 #endif /* BUSQ_LIVE_WIRE_H */

@@ -61,7 +61,7 @@ typedef struct {
  * (see above) only. */
 typedef struct busq_order_world busq_order_world;
 struct busq_order_world {
-  /* The vector clock that BUSQ_DO_SENT gave; of a matrix clock, the versions of its rows.  Row k of version v holds
+  /* The vector clock, or the list, that BUSQ_DO_SENT gave; of a matrix clock, the versions of its rows.  Row k of version v holds
    * how many messages k had sent to each process when it had sent v messages; it never changes, so a driver needs to
    * keep it only once. */
   const uint32_t *(*vector)(const busq_order_world *world, uint64_t message);
@@ -97,7 +97,7 @@ typedef struct {
   uint32_t kind; /* a busq_order_effect_kind */
   uint32_t to;
   busq_order_packet packet;
-  const uint32_t *clock; /* points into the state, for the driver to copy: n words, or of a matrix n versions and n x n words */
+  const uint32_t *clock; /* points into the state, for the driver to copy: see busq_clock_words */
 } busq_order_effect;
 
 enum { BUSQ_ORDER_EFFECTS_MIN = 8 };
@@ -111,6 +111,22 @@ typedef struct {
 } busq_order_effects;
 
 /* ---- protocols ---- */
+
+/* The words of a clock in a group of n: of a matrix n versions, then its n rows; of a list the most that it may have, and its
+ * first word is how many follow. */
+static inline size_t busq_clock_words(uint32_t shape, size_t n)
+{
+  return shape == BUSQ_CLOCK_NONE     ? 0
+         : shape == BUSQ_CLOCK_VECTOR ? n
+         : shape == BUSQ_CLOCK_MATRIX ? n + n * n
+                                      : 2 + n + 2 * n * n;
+}
+
+/* How many of them this clock has. */
+static inline size_t busq_clock_used(uint32_t shape, size_t n, const uint32_t *clock)
+{
+  return shape == BUSQ_CLOCK_LIST ? 1 + (size_t)clock[0] : busq_clock_words(shape, n);
+}
 
 /* Options of single orders; an order takes those that it lists. */
 typedef enum {
@@ -215,7 +231,7 @@ typedef struct {
 } busq_order;
 
 extern const busq_order busq_order_none, busq_order_fifo, busq_order_fifo_ack, busq_order_sync, busq_order_sync_naive,
-    busq_order_causal_vector, busq_order_causal_matrix, busq_order_mfss, busq_order_cykas, busq_order_cykas_telling,
+    busq_order_causal_vector, busq_order_causal_matrix, busq_order_ses, busq_order_ks, busq_order_mfss, busq_order_cykas, busq_order_cykas_telling,
     busq_order_sequencer, busq_order_token, busq_order_lamport, busq_order_lamport_literal, busq_order_skeen, busq_order_bus1;
 
 /* All orders, the weakest first; ends with NULL. */

@@ -11,6 +11,8 @@ const busq_order *const busq_orders[] = {
     &busq_order_fifo_ack,
     &busq_order_causal_vector,
     &busq_order_causal_matrix,
+    &busq_order_ses,
+    &busq_order_ks,
     &busq_order_mfss,
     &busq_order_cykas,
     &busq_order_cykas_telling,

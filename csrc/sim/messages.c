@@ -72,6 +72,8 @@ static const uint32_t *vector_of(const busq_order_world *world, uint64_t message
 {
   const busq_messages *store = (const busq_messages *)(const void *)world;
   const busq_message_facts *facts = busq_messages_find(store, message);
+  if (facts && facts->list)
+    return facts->list;
   return facts && facts->clock != BUSQ_MESSAGES_NO_CLOCK ? block_at(store, &store->clocks, facts->clock) : NULL;
 }
 
@@ -118,6 +120,8 @@ int busq_messages_init(busq_messages *store, uint32_t n_processes, busq_order_cl
 void busq_messages_deinit(busq_messages *store)
 {
   for (uint32_t process = 0; process < store->n_processes; process++) {
+    for (uint32_t place = 0; store->origins && place < store->origins[process].n; place++)
+      free(store->origins[process].facts[place].list);
     if (store->origins)
       free(store->origins[process].facts);
     if (store->rows)
@@ -235,6 +239,15 @@ static bool keep_own_row(busq_messages *store, uint32_t origin, const uint32_t *
   return true;
 }
 
+static bool keep_list_clock(busq_message_facts *facts, const uint32_t *clock)
+{
+  const size_t bytes = busq_clock_used(BUSQ_CLOCK_LIST, 0, clock) * sizeof *clock;
+  facts->list = malloc(bytes);
+  if (facts->list)
+    memcpy(facts->list, clock, bytes);
+  return facts->list != NULL;
+}
+
 int busq_messages_set_clock(busq_messages *store, uint64_t message, const uint32_t *clock)
 {
   busq_message_facts *facts = busq_messages_find(store, message);
@@ -242,6 +255,8 @@ int busq_messages_set_clock(busq_messages *store, uint64_t message, const uint32
     return BUSQ_OK;
   if (store->shape == BUSQ_CLOCK_MATRIX && !keep_own_row(store, busq_message_origin(message), clock))
     return out_of_memory(store);
+  if (store->shape == BUSQ_CLOCK_LIST)
+    return keep_list_clock(facts, clock) ? BUSQ_OK : out_of_memory(store);
   facts->clock = take_block(store, &store->clocks, clock);
   return facts->clock == BUSQ_MESSAGES_NO_CLOCK ? out_of_memory(store) : BUSQ_OK;
 }
@@ -254,7 +269,11 @@ void busq_messages_hold(busq_messages *store, uint64_t message)
 void busq_messages_release(busq_messages *store, uint64_t message)
 {
   busq_message_facts *facts = busq_messages_find(store, message);
-  if (!facts->uses || --facts->uses || facts->clock == BUSQ_MESSAGES_NO_CLOCK)
+  if (!facts->uses || --facts->uses)
+    return;
+  free(facts->list);
+  facts->list = NULL;
+  if (facts->clock == BUSQ_MESSAGES_NO_CLOCK)
     return;
   give_block(store, &store->clocks, facts->clock);
   facts->clock = BUSQ_MESSAGES_NO_CLOCK;

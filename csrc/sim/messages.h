@@ -15,7 +15,7 @@
  * origin uses it until BUSQ_DO_DONE, each destination until it is delivered or dropped, and another process that a
  * packet brings it to as long as a driver holds it there.  Of a matrix clock a message keeps the n versions of its rows
  * alone: row k changes only when k sends, so row k at version v is the same in every clock that has it, and is kept
- * once, when k's own send first shows it.
+ * once, when k's own send first shows it.  A list is a block of its own length.
  *
  * Not given: messages of other clocks in one store, forgetting destinations or rows before the store goes (a row costs
  * n words per send), or use by several threads.
@@ -33,6 +33,7 @@ typedef struct {
   uint32_t uses;         /* Invariant: 0 means that the clock has been given back. */
   uint32_t clock;        /* a block, or BUSQ_MESSAGES_NO_CLOCK */
   uint32_t is_to_others; /* all but the origin get it */
+  uint32_t *list;        /* where clocks are lists: its own */
 } busq_message_facts;
 
 typedef struct {

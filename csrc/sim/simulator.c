@@ -56,11 +56,11 @@ static int check_config(const busq_sim_config *config)
   return BUSQ_OK;
 }
 
-/* The clock that a packet with a payload carries: bytes, or UINT32_MAX where they are too many. */
+/* The clock that a packet with a payload carries: bytes, or UINT32_MAX where they are too many.  Of a list, the most. */
 static uint32_t clock_bytes(const busq_sim *sim)
 {
   const uint64_t n = sim->config.processes;
-  const uint64_t entries = sim->order->clock == BUSQ_CLOCK_MATRIX ? n * n : sim->order->clock == BUSQ_CLOCK_VECTOR ? n : 0;
+  const uint64_t entries = sim->order->clock == BUSQ_CLOCK_MATRIX ? n * n : busq_clock_words(sim->order->clock, n);
   const uint64_t bytes = entries * sim->config.clock_entry_bytes;
   return bytes <= BYTES_MAX ? (uint32_t)bytes : UINT32_MAX;
 }
@@ -161,6 +161,8 @@ static int init(busq_sim *sim)
   sim->clock_bytes = clock_bytes(sim);
   if (sim->clock_bytes == UINT32_MAX)
     return busq_error(BUSQ_INVALID, "the clock of %u processes does not fit into a packet", config->processes);
+  if (sim->order->clock == BUSQ_CLOCK_LIST)
+    sim->clock_bytes = 0; /* counted when a message is sent */
   if (config->faults.lost_share > 0 && sim->order != &busq_order_none && !(sim->options & BUSQ_OPTION_SKIP_GAPS))
     return busq_error(BUSQ_INVALID, "a network that loses packets: only none and fifo:on_gap=skip go on without, not %s",
                       config->order);
@@ -329,6 +331,8 @@ static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
 static int do_sent(busq_sim *sim, uint32_t number, const busq_order_effect *effect)
 {
   sim->n_sent++;
+  if (sim->order->clock == BUSQ_CLOCK_LIST && effect->clock)
+    busq_sim_sent_of(sim, effect->packet.message)->bytes += effect->clock[0] * sim->config.clock_entry_bytes;
   int result = busq_messages_set_clock(&sim->messages, effect->packet.message, effect->clock);
   if (result == BUSQ_OK)
     result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_SENT, effect->packet.message);

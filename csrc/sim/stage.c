@@ -572,7 +572,7 @@ static int init_processes(busq_stage *stage)
 {
   const int result = busq_messages_init(&stage->messages, stage->group.n_processes, stage->order->clock);
   stage->processes = calloc(stage->group.n_processes, sizeof *stage->processes);
-  stage->blank = calloc(stage->group.n_processes, sizeof *stage->blank);
+  stage->blank = calloc(busq_clock_words(BUSQ_CLOCK_LIST, stage->group.n_processes), sizeof *stage->blank);
   stage->others = calloc(stage->group.n_processes, sizeof *stage->others);
   if (result != BUSQ_OK || !stage->processes || !stage->blank || !stage->others)
     return out_of_memory();

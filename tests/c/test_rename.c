@@ -165,7 +165,7 @@ static step rename_step(const step *s, const naming *names)
 
 static uint32_t clock_words(const busq_order *order, uint32_t n)
 {
-  return order->clock == BUSQ_CLOCK_VECTOR ? n : order->clock == BUSQ_CLOCK_MATRIX ? n * (n + 1) : 0;
+  return (uint32_t)busq_clock_words(order->clock, n);
 }
 
 /* The result of the step on this state, in a group of these names; `s` speaks of the group under them, too. */

@@ -149,6 +149,8 @@ COSTS: dict[str, Callable[[int, int], int]] = {
     "fifo-ack": lambda d, n: 2 * d,
     "mfss": lambda d, n: 2 * d,
     "causal-matrix": lambda d, n: d,
+    "ses": lambda d, n: d,
+    "ks": lambda d, n: d,
     "causal-vector": lambda d, n: n - 1,
     "skeen": lambda d, n: 3 * d,
     "lamport": lambda d, n: 3 * (n - 1),

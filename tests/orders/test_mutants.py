@@ -50,6 +50,12 @@ REFUTED = [
     ("causal-vector", (4, 1, False), "one message of the past may be missing", ("causal",)),
     ("causal-matrix", (3, 2, False), "it does not count the messages of the sender itself", ("fifo",)),
     ("causal-matrix", (3, 2, False), "a row is taken over, its version is not", ("causal",)),
+    ("ses", (3, 2, False), "what a process has sent is not written into its own pairs", ("fifo",)),
+    ("ses", (3, 2, False), "the pairs of what is delivered are not kept", ("causal",)),
+    ("ses", (4, 1, False), "the other destinations of a multicast are forgotten", ("causal",)),
+    ("ks", (3, 2, False), "what a process has sent is not written into its own log", ("fifo",)),
+    ("ks", (3, 2, False), "a send makes forget what goes to others, too", ("causal",)),
+    ("ks", (4, 1, False), "the other destinations of a multicast are forgotten", ("causal",)),
     ("mfss", (3, 3, False), "an acknowledgement lets everything go that waits", ("fifo", "causal")),
     (
         "cykas",

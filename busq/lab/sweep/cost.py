@@ -46,17 +46,21 @@ def work_expected(one: Config) -> tuple[float, float]:
     sends = n * one.messages_per_process
     copies = sends if order.whole_group else sends * one.fan_out
     packets = packets_expected(one.order, n, copies)
-    clock = {"none": 0.0, "vector": n / 100, "matrix": n**2 / 1000}[order.clock]
+    clock = {"none": 0.0, "vector": n / 100, "matrix": n**2 / 1000, "list": n**2 / 25}[order.clock]
     return packets, packets + copies * clock
 
 
 def memory_bytes(config: Config) -> float:
     """Return how much memory a simulation may take: with matrix clocks mostly that of n clocks of n x n entries.
 
+    Where each message has a list of its own, that of all messages at once.
+
     >>> from busq.lab.sim import Config
     >>> round(memory_bytes(Config(order="causal-matrix", processes=500)) / 2**20)
     582
     """
     n = float(config.processes)
-    words = {"none": n, "vector": n * n, "matrix": n**3}[orders.parse(config.order)[0].clock]
+    clock = orders.parse(config.order)[0].clock
+    words = {"none": n, "vector": n * n, "matrix": n**3, "list": 3 * n**3}[clock]
+    words += n**3 * config.messages_per_process * (clock == "list")
     return 4 * words + (BYTES_PER_MESSAGE + 4 * (words > n) * n) * n * config.messages_per_process

@@ -15,6 +15,8 @@ __all__ = ["COLOURS", "MARKERS", "bars", "caption", "clean", "colour", "level", 
 
 COLOURS = {
     "causal-matrix": "#c8553d",
+    "ses": "#e07a1f",
+    "ks": "#7d1128",
     "cykas": "#2a6f97",
     "mfss": "#6b7a3c",
     "none": "#999999",

@@ -305,6 +305,98 @@ CAUSAL_MATRIX = [
     ),
 ]
 
+NUMBER_OF_SES = ("list.clock[packet->from] <= self->clock[packet->from]", "!list.clock[packet->from]")
+SES = [
+    mutant(
+        "ses",
+        "what a process has sent is not written into its own pairs",
+        "fifo",
+        Bound(2, 2),
+        (
+            "memcpy(row_of(self, event->others[place]), self->clock, self->group.n_processes * sizeof(uint32_t));",
+            "(void)row_of(self, event->others[place]);",
+        ),
+        NUMBER_OF_SES,
+    ),
+    mutant(
+        "ses",
+        "the pairs of what is delivered are not kept",
+        "causal",
+        Bound(3, 2),
+        ("      raise_to(row_of(self, *row), row + 1, n);\n", "      (void)row;\n"),
+        NUMBER_OF_SES,
+    ),
+    mutant(
+        "ses",
+        "the other destinations of a multicast are forgotten",
+        "causal",
+        Bound(3, 1, fan_out=2),
+        ("      raise_to(row_of(self, list->destinations[place]), list->clock, n);\n", "      (void)place;\n"),
+        NUMBER_OF_SES,
+    ),
+    mutant(
+        "ses",
+        "a delivery does not raise the time",
+        "lost",
+        Bound(2, 2),
+        ("  raise_to(self->clock, list->clock, n);\n", ""),
+    ),
+]
+
+NUMBER_OF_KS = ("words[1] <= self->delivered[packet->from]", "!words[1]")
+KS = [
+    mutant(
+        "ks",
+        "what a process has sent is not written into its own log",
+        "fifo",
+        Bound(2, 2),
+        ("= process == me ? number : 0;", "= process == me ? number - number : 0;"),
+        NUMBER_OF_KS,
+    ),
+    mutant(
+        "ks",
+        "a send makes forget what goes to others, too",
+        "causal",
+        Bound(3, 2),
+        (
+            "      row_of(self, process)[event->others[place]] = process == me ? number : 0;\n",
+            "      for (uint32_t other = 0; other < self->group.n_processes; other++)\n"
+            "        row_of(self, process)[other] = process == me && other == event->others[place] ? number : 0;\n",
+        ),
+    ),
+    mutant(
+        "ks",
+        "of what only one of two knows nothing is kept",
+        "causal",
+        Bound(3, 2),
+        (
+            "mine[process] = other > *newest ? other : mine[process] > theirs.newest ? mine[process] : 0;",
+            "mine[process] = 0;",
+        ),
+    ),
+    mutant(
+        "ks",
+        "the other destinations of a multicast are forgotten",
+        "causal",
+        Bound(3, 1, fan_out=2),
+        ("other = is_own ? list->number : 0;", "other = 0;"),
+    ),
+    mutant(
+        "ks",
+        "a delivery is not noted",
+        "lost",
+        Bound(2, 2),
+        ("  self->delivered[from] = list->number;\n", "  (void)list->number;\n"),
+    ),
+    mutant(
+        "ks",
+        "what is delivered here is still waited for",
+        "invariant",
+        Bound(2, 1),
+        ("    if (process == self->group.self)\n      other = 0;\n", ""),
+    ),
+]
+
 MFSS = [
     mutant(
         "mfss",
@@ -895,6 +987,8 @@ MUTANTS = [
     *FIFO_ACK,
     *CAUSAL_VECTOR,
     *CAUSAL_MATRIX,
+    *SES,
+    *KS,
     *MFSS,
     *CYKAS,
     *SYNC,
