@@ -77,7 +77,19 @@ def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str
     its = head(path, options)
     if isinstance(its, Head) and not its.is_recorded:
         found = with_file(path, lambda file: next(file.iter_batches(_FIRST_ROWS), None))
-        yield from [] if found is None or isinstance(found, Finding) else found.to_pylist()
+        if isinstance(found, pa.RecordBatch):
+            columns = dict(zip(found.schema.names, map(_shown, found.columns), strict=True))
+            yield from (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+
+
+def _shown(column: Any) -> list[Any]:
+    """Return the values of a column, times as text: Python has none before the year 1, nor nanoseconds."""
+    if pa.types.is_temporal(column.type):
+        column = column.cast(pa.string())
+    try:
+        return list(column.to_pylist())
+    except (OverflowError, ValueError):  # times inside of others
+        return [None] * len(column)
 
 
 def _truncated(path: str, error: Exception) -> Finding:

@@ -10,9 +10,13 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN
 from busq.trace import TraceError, find, read
+from busq.trace.explained import explained
 
 HEADING = "process,kind,message,destinations,time"
 
@@ -42,6 +46,17 @@ def test_two_columns_of_one_name_are_refused(name: str, tmp_path: Path) -> None:
     path = csv(tmp_path, "ann,send,m1,bob,1", "bob,deliver,m1,,2", heading=HEADING.replace("time", name))
     with pytest.raises(TraceError, match=f"2 columns are called '{name}': expected one"):
         read(find(path).sources[0])
+
+
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_times_that_python_has_none_for_are_explained(is_inside: bool, tmp_path: Path) -> None:
+    path = tmp_path / "events.parquet"
+    when = pa.array([-(1 << 63), 1_700_000_000_000_000_001], pa.timestamp("us"))
+    kinds = {"process": ["ann", "bob"], "kind": ["send", "deliver"], "message": ["m1", "m1"]}
+    seen = pa.StructArray.from_arrays([when], ["at"]) if is_inside else when
+    pq.write_table(pa.table({**kinds, "seen": seen}), path)
+    found = explained(find(path).sources[0])
+    assert (found.words, found.unused) == ({"send": "send", "deliver": "deliver"}, ["seen"])
 
 
 def test_records_in_20000_records_are_a_bad_line(tmp_path: Path) -> None:
