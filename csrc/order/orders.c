@@ -22,6 +22,7 @@ const busq_order *const busq_orders[] = {
     &busq_order_token,
     &busq_order_lamport,
     &busq_order_lamport_literal,
+    &busq_order_abcast,
     &busq_order_skeen,
     &busq_order_bus1,
     NULL,

@@ -22,6 +22,10 @@
  * has passed its final timestamp, and DATA hands that on; and the destinations of m knew of it before any process
  * delivered it.
  *
+ * Order "abcast": the same as ISIS had it before (Birman and Joseph 1987): DATA carries no timestamp, and a sender that is
+ * no destination proposes none.  So what a process has delivered no longer comes before all that this causes: the destinations of
+ * the effect may not have heard of that final timestamp.  (The paper settles ties by the process that proposed; names do as well.)
+ *
  * Proven without a bound: busq/lab/proof/models/skeen.py.
  */
 #include "order/order.h"
@@ -113,15 +117,16 @@ static void decide(skeen_state *self, uint32_t place, busq_order_effects *effect
     end(self, place, effects);
 }
 
-static int submit(skeen_state *self, const busq_order_event *event, busq_order_effects *effects)
+static int submit(skeen_state *self, const busq_order_event *event, busq_order_effects *effects, bool has_timestamps)
 {
   const uint64_t message = event->packet.message;
   busq_outbox *mine = &self->mine;
   if (busq_outbox_is_full(mine))
     return BUSQ_FULL;
-  self->clock++;
+  const bool proposes = has_timestamps || event->is_for_me;
+  self->clock += proposes;
   busq_outbox_push(mine, (busq_outbox_entry){.message = message,
-                                             .stamp = self->clock,
+                                             .stamp = proposes ? self->clock : 0,
                                              .to = event->n_others,
                                              .note = event->is_for_me});
   busq_do_sent(effects, message, NULL);
@@ -132,7 +137,7 @@ static int submit(skeen_state *self, const busq_order_event *event, busq_order_e
   }
   if (event->n_others)
     busq_do_send(effects, BUSQ_TO_DESTINATIONS,
-                 (busq_order_packet){.message = message, .stamp = self->clock, .kind = DATA});
+                 (busq_order_packet){.message = message, .stamp = has_timestamps ? self->clock : 0, .kind = DATA});
   else
     decide(self, mine->count - 1, effects);
   return BUSQ_OK;
@@ -167,13 +172,12 @@ static void receive_proposal(skeen_state *self, const busq_order_packet *packet,
   decide(self, place, effects);
 }
 
-static int skeen_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+static int step(skeen_state *self, const busq_order_event *event, busq_order_effects *effects, bool has_timestamps)
 {
-  skeen_state *self = state;
   const busq_order_packet *packet = &event->packet;
   int result = BUSQ_OK;
   if (event->kind == BUSQ_ON_SUBMIT) {
-    result = submit(self, event, effects);
+    result = submit(self, event, effects, has_timestamps);
   } else if (event->kind == BUSQ_ON_RECEIVE && packet->kind == DATA) {
     result = receive_data(self, packet, effects);
   } else if (event->kind == BUSQ_ON_RECEIVE && packet->kind == PROPOSAL) {
@@ -185,6 +189,16 @@ static int skeen_step(void *state, const busq_order_event *event, busq_order_eff
   if (result == BUSQ_OK)
     advance(self, effects);
   return result;
+}
+
+static int skeen_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  return step(state, event, effects, true);
+}
+
+static int abcast_step(void *state, const busq_order_event *event, busq_order_effects *effects)
+{
+  return step(state, event, effects, false);
 }
 
 static bool skeen_verify(const void *state)
@@ -227,6 +241,20 @@ const busq_order busq_order_skeen = {
     .head_bytes = offsetof(skeen_state, mine),
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
+    .verify = skeen_verify,
+    .gauge = skeen_gauge,
+};
+
+const busq_order busq_order_abcast = {
+    .name = "abcast",
+    .promise = "total order, by proposed priorities alone; only sender and destinations take part",
+    .source = "Birman and Joseph 1987",
+    .claims = BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .kinds = kinds,
+    .n_kinds = sizeof kinds / sizeof *kinds,
+    .head_bytes = offsetof(skeen_state, mine),
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
+    .step = abcast_step,
     .verify = skeen_verify,
     .gauge = skeen_gauge,
 };

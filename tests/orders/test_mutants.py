@@ -73,6 +73,12 @@ REFUTED = [
     ("lamport", (3, 1, False), "it releases when one acknowledgement is missing", ("causal",)),
     ("lamport:ack=all", SELF, "it does not wait for the last process", ("consistent", "total")),
     ("skeen", SELF, "a sender's clock is not raised by the timestamp that it has decided", ("consistent", "total")),
+    (
+        "abcast",
+        SELF,
+        "a sender's clock is not raised by the priority that it has decided",
+        ("consistent", "total"),
+    ),
     ("bus1", SELF, "a block lets messages of the next timestamp pass", ("consistent", "total")),
     ("bus1", SELF, "the clock is not ticked: a message has the timestamp of another", ("fifo", "causal")),
 ]

@@ -86,6 +86,8 @@ ORDERS = (
     Bound("skeen", 2, 3),
     Bound("skeen", 2, 2, 2, to_self=True),
     Bound("skeen", 3, 1, 3, to_self=True),
+    Bound("abcast", 3, 1, 2),
+    Bound("abcast", 2, 2, 2, to_self=True),
     Bound("bus1", 3, 1, 2),
     Bound("bus1", 2, 4),
     Bound("bus1", 2, 2, 2, to_self=True),

@@ -50,7 +50,8 @@ class Mutant:
     @property
     def file(self) -> str:
         """In csrc/order."""
-        return self.order.split(":")[0].removesuffix("-literal").removesuffix("-telling").replace("-", "_") + ".c"
+        name = self.order.split(":")[0].removesuffix("-literal").removesuffix("-telling").replace("-", "_")
+        return {"abcast": "skeen"}.get(name, name) + ".c"
 
 
 def mutant(order: str, slip: str, breaks: str, bound: Bound, *changes: tuple[str, str]) -> Mutant:
@@ -392,7 +393,7 @@ KS = [
         "ks",
         "what is delivered here is still waited for",
         "invariant",
-        Bound(2, 1),
+        Bound(3, 1, fan_out=2),
         ("    if (process == self->group.self)\n      other = 0;\n", ""),
     ),
 ]
@@ -825,6 +826,23 @@ SKEEN = [
     ),
 ]
 
+ABCAST = [
+    mutant(
+        "abcast",
+        "the last proposal counts, not the largest",
+        "total",
+        Bound(3, 1, fan_out=2),
+        ("  if (packet->stamp > entry->stamp)\n    entry->stamp", "  entry->stamp"),
+    ),
+    mutant(
+        "abcast",
+        "a sender's clock is not raised by the priority that it has decided",
+        "consistent",
+        Bound(2, 2, to_all=1, with_self=1),
+        ("  pass(self, entry->stamp);\n", ""),
+    ),
+]
+
 BUS1 = [
     mutant(
         "bus1",
@@ -996,6 +1014,7 @@ MUTANTS = [
     *TOKEN,
     *LAMPORT,
     *SKEEN,
+    *ABCAST,
     *BUS1,
 ]
 
