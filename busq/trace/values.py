@@ -124,7 +124,7 @@ def _date(text: str) -> int:
 
 
 def names_in(value: Any) -> tuple[str, ...] | None:
-    """Return the names in a list or a text, each once; None where there is no value.
+    """Return the names in a list or a text, each once; None where there is no value; Bad for records.
 
     >>> names_in("ann bob ann"), names_in([7, ""]), names_in("")
     (('ann', 'bob'), ('7',), None)
@@ -135,6 +135,8 @@ def names_in(value: Any) -> tuple[str, ...] | None:
         value = list_of_text(value.strip())
     elif not isinstance(value, (list, tuple)):
         value = [value]
+    if any(isinstance(one, dict) for one in value):
+        raise Bad(f"destinations {json.dumps(value)[:60]}: expected names, and no records")
     return tuple(dict.fromkeys(filter(None, map(name_of, value))))
 
 

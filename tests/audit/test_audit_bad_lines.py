@@ -48,6 +48,18 @@ def test_two_columns_of_one_name_are_refused(name: str, tmp_path: Path) -> None:
         read(find(path).sources[0])
 
 
+@pytest.mark.parametrize("to", [{"name": "bob"}, [{"name": "bob"}]])
+def test_records_are_no_destinations(to: object, tmp_path: Path) -> None:
+    """Taken as names, they made the delivery an invention, and the message lost."""
+    path = tmp_path / "events.ndjson"
+    ann = {"process": "ann", "kind": "send", "message": "m1", "destinations": to}
+    bob = {"process": "bob", "kind": "deliver", "message": "m1"}
+    path.write_text(f"{json.dumps(ann)}\n{json.dumps(bob)}\n")
+    found = audit(read(path))
+    assert {check.verdict for check in found.checks.values()} == {UNKNOWN}
+    assert "expected names, and no records" in found.findings[0].text
+
+
 @pytest.mark.parametrize("is_inside", [False, True])
 def test_times_that_python_has_none_for_are_explained(is_inside: bool, tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
