@@ -27,6 +27,12 @@ _CLAIMS = {
     "total": lib.BUSQ_CLAIMS_TOTAL,
     "synchronous": lib.BUSQ_CLAIMS_SYNCHRONOUS,
 }
+_CRASHES = {
+    "lost": lib.BUSQ_CRASH_VALIDITY,
+    "agreement": lib.BUSQ_CRASH_AGREEMENT,
+    "uniform": lib.BUSQ_CRASH_UNIFORM,
+    "stuck": lib.BUSQ_CRASH_GOES_ON,
+}
 _ALWAYS = ("lost", "duplicated", "phantom")
 _CLOCKS = {
     lib.BUSQ_CLOCK_NONE: "none",
@@ -47,7 +53,8 @@ class Order:
     `laboratory`: known to break or to get stuck, not for use.  `coordinated`: process 0 takes part in every message.
     `side_channels`: no effect is delivered before its cause even where the cause travelled outside of the order.
     `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
-    that carry the message.
+    that carry the message.  `crashes` and `crashes_go_on` are what holds among the living when others die, without and
+    with the option on_crash=go-on: see `under_crashes`.
     """
 
     number: int
@@ -66,6 +73,23 @@ class Order:
     options: tuple[str, ...]
     kinds: tuple[str, ...]
     payload_kinds: frozenset[str]
+    crashes: frozenset[str]
+    crashes_go_on: frozenset[str]
+
+    def under_crashes(self, options: int = 0) -> frozenset[str]:
+        """Return what it keeps when any number of processes but one die, besides its claims about order.
+
+        "lost": what a process that lives has sent is delivered wherever it should; "agreement": what one of them has
+        delivered, all others deliver; "uniform": what any process has, even one that died then; "stuck": none waits for
+        ever.  `options` are those that `parse` returns.
+
+        >>> sorted(ORDERS["none"].under_crashes())
+        ['lost', 'stuck']
+        >>> order, options = parse("sequencer:on_crash=go-on")
+        >>> sorted(order.under_crashes(options))
+        ['agreement', 'lost', 'stuck', 'uniform']
+        """
+        return self.crashes_go_on if options & lib.BUSQ_ORDER_GO_ON else self.crashes
 
 
 def _text(found: Any) -> str:
@@ -101,6 +125,8 @@ def _table() -> Iterator[Order]:
             payload_kinds=frozenset(
                 kind for place, kind in enumerate(kinds) if lib.busq_order_kind_has_payload(number, place)
             ),
+            crashes=frozenset(name for name, bit in _CRASHES.items() if facts.crashes & bit),
+            crashes_go_on=frozenset(name for name, bit in _CRASHES.items() if facts.crashes_go_on & bit),
         )
 
 

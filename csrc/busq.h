@@ -701,6 +701,16 @@ typedef enum {
   BUSQ_CLAIMS_SYNCHRONOUS = 16
 } busq_order_claim;
 
+/* What holds, of the processes that live on, when others die. */
+typedef enum {
+  BUSQ_CRASH_VALIDITY = 1,  /* what a process that lives has sent is delivered wherever it should */
+  BUSQ_CRASH_AGREEMENT = 2, /* what one of them has delivered, all destinations deliver */
+  BUSQ_CRASH_UNIFORM = 4,   /* what any process has delivered, even one that died then */
+  BUSQ_CRASH_GOES_ON = 8    /* none of them waits for ever */
+} busq_order_crash;
+
+enum { BUSQ_ORDER_GO_ON = 1024 }; /* among the options that busq_order_read gives: on_crash=go-on */
+
 typedef enum {
   BUSQ_ORDER_POINT_TO_POINT = 1, /* a multicast is submitted as one message per destination */
   BUSQ_ORDER_FIFO_CHANNELS = 2,  /* it needs channels that keep the order */
@@ -735,6 +745,8 @@ typedef struct {
   uint32_t traits; /* of busq_order_trait */
   uint32_t clock;  /* a busq_order_clock_shape: what travels with each message */
   uint32_t n_kinds;
+  uint32_t crashes;       /* of busq_order_crash */
+  uint32_t crashes_go_on; /* the same, with the option on_crash=go-on; 0: it has none */
 } busq_order_facts;
 
 /* BUSQ_EMPTY where there is no order of that number. */

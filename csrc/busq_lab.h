@@ -312,7 +312,9 @@ typedef enum {
   BUSQ_STAGE_DROP = 5,
   BUSQ_STAGE_DONE = 6,
   BUSQ_STAGE_SECRET = 7, /* from now on the process may not send */
-  BUSQ_STAGE_OPEN = 8    /* and now it may again */
+  BUSQ_STAGE_OPEN = 8,   /* and now it may again */
+  BUSQ_STAGE_DIE = 9,
+  BUSQ_STAGE_LEARN = 10  /* that peer is dead */
 } busq_stage_event_kind;
 
 /* Where there is no packet, kind of packet or peer, the field is BUSQ_STAGE_NOTHING; without a message that is 0. */
@@ -355,6 +357,7 @@ typedef struct {
   uint64_t n_alarms;      /* that have not gone off */
   uint64_t n_undelivered; /* (message, destination) pairs */
   uint64_t n_waiting;     /* submits that the order has not taken so far */
+  uint64_t n_notices;     /* deaths of which some process will still learn, for each */
 } busq_stage_facts;
 
 typedef struct {
@@ -363,6 +366,8 @@ typedef struct {
   uint32_t waiting;   /* messages of its own that wait to be sent */
   uint32_t held;      /* messages of others that came and were not delivered so far */
   uint32_t is_secret;
+  uint32_t is_dead;
+  uint32_t unused;
 } busq_stage_gauge;
 
 /* `order` as in "lamport:ack=all". */
@@ -380,8 +385,16 @@ int busq_stage_lose(busq_stage *stage, uint32_t packet);
 int busq_stage_double(busq_stage *stage, uint32_t packet);
 /* An alarm of this process goes off. */
 int busq_stage_tick(busq_stage *stage, uint32_t process);
+/* A process dies; of a group of at most 32.  What it has sent arrives, what is on its way to it is gone. */
+int busq_stage_crash(busq_stage *stage, uint32_t process);
+/* It dies in its next step, behind so many of its effects, at least one: that a message is sent, that one is delivered,
+ * and each packet to each receiver.  Others do not count. */
+int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units);
+/* A process learns that another one is dead.  BUSQ_INVALID where it lives, or a packet of it to the process is in
+ * flight, or the process has learnt that before, or the order does not go on after deaths. */
+int busq_stage_learn(busq_stage *stage, uint32_t process, uint32_t dead);
 /* Lets packets arrive in an order drawn from the seed until none is left, or none finds room, but not more than
- * `limit`; *countp: how many.  Alarms go off when nothing else can happen and something is undelivered, or, if the
+ * `limit`; *countp: how many.  When none is left, processes learn of the deaths that they do not know.  Alarms go off when nothing else can happen and something is undelivered, or, if the
  * stage is hasty, at any moment. */
 int busq_stage_run(busq_stage *stage, uint64_t seed, uint64_t limit, uint32_t is_hasty, uint64_t *countp);
 void busq_stage_examine(const busq_stage *stage, busq_stage_facts *facts);
@@ -595,7 +608,10 @@ typedef enum {
   /* No run of all events, with queues that keep the order of what is sent, has these sends and deliveries (check/logs.h): */
   BUSQ_CHECK_MAILBOX = 24,  /* one queue per receiver */
   BUSQ_CHECK_ONE_TO_N = 25, /* one queue per sender */
-  BUSQ_CHECK_N_TO_N = 26    /* one queue for all */
+  BUSQ_CHECK_N_TO_N = 26,   /* one queue for all */
+  /* At an end, where processes have died; what is LOST and STUCK then, only the living have. */
+  BUSQ_CHECK_AGREEMENT = 27, /* a process that lives has delivered a message, another one that should does not */
+  BUSQ_CHECK_UNIFORM = 28    /* any process has, even one that died then */
 } busq_check_property;
 
 typedef struct {
@@ -606,6 +622,7 @@ typedef struct {
   uint32_t channels;       /* a busq_channels */
   uint32_t doubled_max;    /* packets that the network doubles, in an execution */
   uint32_t lost_max;       /* packets that it loses */
+  uint32_t crashes_max;    /* processes that die; without reductions then (check/model.h) */
   uint32_t with_self;      /* messages may go to their own sender too */
   uint32_t counts_moves;   /* the number of moves is part of a state: for orders that may_go_in_circles (check/model.h) */
   uint32_t search;         /* a busq_check_search */
@@ -649,7 +666,9 @@ typedef enum {
   BUSQ_CHECK_TICK = 2,     /* an alarm goes off */
   BUSQ_CHECK_LOSE = 3,     /* the network loses a packet */
   BUSQ_CHECK_DOUBLE = 4,   /* it doubles one */
-  BUSQ_CHECK_END_JOB = 5
+  BUSQ_CHECK_END_JOB = 5,
+  BUSQ_CHECK_CRASH = 6,    /* a process dies */
+  BUSQ_CHECK_LEARN = 7     /* a process learns that another one is dead */
 } busq_check_step_kind;
 
 /* A step of an execution. */
@@ -659,9 +678,11 @@ typedef struct {
   uint32_t note;    /* of the packet */
   uint32_t kind;    /* a busq_check_step_kind */
   uint32_t process; /* which submits, receives, wakes; the receiver of the packet */
-  uint32_t from;    /* the sender of the packet */
+  uint32_t from;    /* the sender of the packet; learn: the dead process */
   uint32_t what;    /* kind of packet */
   uint32_t destinations; /* submit: a set of bits */
+  uint32_t cut;     /* the process dies in this step, behind so many of its effects (busq_stage_doom); 0: it does not */
+  uint32_t unused;
 } busq_check_step;
 
 /* Transitions that look alike: an event, and what came of it. */

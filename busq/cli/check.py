@@ -96,6 +96,7 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
     "--doubled", type=int, default=0, metavar="N", help="Packets that it may double; all but fifo promise nothing then."
 )
 @click.option("--lost", type=int, default=0, metavar="N", help="Packets that it may lose; none, fifo:on_gap=skip.")
+@click.option("--crashes", type=int, default=0, metavar="N", help="Processes that die, at any moment; of 4 at most.")
 @click.option("--to-self", is_flag=True, help="Messages may go to their own sender too.")
 @click.option(
     "--broadcast", is_flag=True, help="Every message goes to all that it may go to: one choice, not every one."

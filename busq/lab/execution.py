@@ -47,6 +47,8 @@ KINDS = (
     "open",  # and now it may again
     "job",  # work that a delivery has caused begins
     "rest",  # and ends
+    "die",  # the process does nothing any more
+    "learn",  # it learns that peer is dead
 )
 FORMAT = "busq execution 1"
 _NOTHING = 0xFFFFFFFF

@@ -17,6 +17,9 @@ A scenario is a text of commands and of what each of them causes:
 | ``> the network loses data m1 to bob``  | a packet will never arrive                                              |
 | ``> the network doubles data m1 to bob``| it will arrive twice; both may be ``from alice``                        |
 | ``> bob's alarm goes off``              | the time is over that bob wanted to wait                                |
+| ``> bob dies``                          | what it has sent arrives, what is on its way to it is gone              |
+| ``> bob will die after 2 effects``      | in its next step: of sends, deliveries, and packets to one each         |
+| ``> carol learns that bob is dead``     | after all packets of bob have come, and under ``on_crash=go-on``        |
 | ``> bob begins a job``, ``ends``        | for pictures: ``bob begins a job for m1`` names what caused it          |
 | ``> what is stuck``                     | lists what was not delivered so far, and where it is                    |
 | ``> verdict``                           | all verdicts; ``> verdict causal fifo`` asks for some of them           |
@@ -132,7 +135,7 @@ def remains(stage: Stage) -> Iterator[str]:
     ['bob goes on holding something back']
     """
     arguments.typed("stage", stage, Stage, "a Stage")
-    gauges = {name: stage.gauge(name) for name in stage.processes}
+    gauges = {name: stage.gauge(name) for name in stage.processes if name not in stage.dead}
     if stage.packets or any(gauge["alarms"] for gauge in gauges.values()):
         return
     for name, gauge in gauges.items():
@@ -214,6 +217,17 @@ class Player:
     def _alarm(self, match: re.Match[str]) -> Iterator[str]:
         return self._told(lambda: self._stage.tick(match["process"]))
 
+    def _dies(self, match: re.Match[str]) -> Iterator[str]:
+        self._stage.crash(match["process"])
+        return iter(())
+
+    def _is_doomed(self, match: re.Match[str]) -> Iterator[str]:
+        self._stage.doom(match["process"], int(match["effects"]))
+        return iter(())
+
+    def _learns(self, match: re.Match[str]) -> Iterator[str]:
+        return self._told(lambda: self._stage.learn(match["process"], match["dead"]))
+
     def _job(self, match: re.Match[str]) -> Iterator[str]:
         label = match["label"]
         message = self._labels()[label] if label else 0
@@ -269,6 +283,8 @@ class Player:
                 yield f"{name} -> {receivers}: {content}" + (f" #{number}" if number else "")
             elif kind == "receive" and is_shown:
                 yield f"{name} receives {content} from {names[some[0].peer]}"
+            elif kind == "learn" and is_shown:
+                yield f"{name} learns that {names[some[0].peer]} is dead"
             elif kind == "done" and self._order.rendezvous:
                 yield f"{name}'s send of {label} returns"
             elif kind in _SENTENCES:
@@ -321,6 +337,9 @@ class Player:
         (rf"the network loses{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", _is_lost),
         (rf"the network doubles{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", _is_doubled),
         (r"(?P<process>\S+)'s alarm goes off", _alarm),
+        (r"(?P<process>\S+) dies", _dies),
+        (r"(?P<process>\S+) will die after (?P<effects>[1-9]\d{0,5}) effects?", _is_doomed),
+        (r"(?P<process>\S+) learns that (?P<dead>\S+) is dead", _learns),
         (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", _job),
         (r"what is stuck", _stuck),
         (r"verdict(?P<names>( \w+)*)", _verdict),
@@ -337,4 +356,5 @@ _SENTENCES = {
     "drop": "drops",
     "secret": "enters secret mode",
     "open": "leaves secret mode",
+    "die": "dies",
 }

@@ -39,7 +39,7 @@ from busq.lab.workload import Schedule
 __all__ = ["WORKLOADS", "Config", "Faults", "Partition", "Result", "run"]
 
 _WORKLOADS = {name: getattr(lib, f"BUSQ_SIM_{name.replace('-', '_').upper()}") for name in WORKLOADS}
-_KINDS = {getattr(lib, f"BUSQ_SIM_{kind.upper()}"): kind for kind in KINDS}
+_KINDS = {getattr(lib, f"BUSQ_SIM_{kind.upper()}"): kind for kind in KINDS[:11]}  # processes do not die there
 _SLICE_NS = 20_000_000  # how long a run goes on before it looks for Ctrl-C
 
 

@@ -33,7 +33,7 @@ __all__ = ["Packet", "Stage", "Stuck"]
 
 Process = str | int
 
-_KINDS = KINDS[:9]  # as the core numbers them; jobs are added here
+_KINDS = (*KINDS[:9], "die", "learn")  # as the core numbers them; jobs are added here
 _STEPS_MAX = 1_000_000
 _CHANNELS = {
     None: lib.BUSQ_CHANNELS_AS_NEEDED,
@@ -196,6 +196,34 @@ class Stage:
         check(lib.busq_stage_tick(self._stage, self._index(process)))
         return self._events_from(before)
 
+    def crash(self, process: Process) -> tuple[Event, ...]:
+        """Let the process die; what it has sent arrives, what is on its way to it is gone.
+
+        >>> stage = Stage("none", ["ann", "bob"])
+        >>> [event.kind for event in stage.crash("ann")], stage.dead
+        (['die'], ('ann',))
+        """
+        before = self._facts().n_events
+        check(lib.busq_stage_crash(self._stage, self._index(process)))
+        return self._events_from(before)
+
+    def doom(self, process: Process, effects: int) -> None:
+        """Let the process die in its next step, behind so many effects of it, at least one.
+
+        Effects are that a message is sent, that one is delivered, and each packet to each receiver.
+        """
+        check(lib.busq_stage_doom(self._stage, self._index(process), whole_number("effects", effects, 32)))
+
+    def learn(self, process: Process, dead: Process) -> tuple[Event, ...]:
+        """Let the process learn that another one is dead.
+
+        Raises ValueError where that lives, where one of its packets to the process is in flight, and where the order
+        has not on_crash=go-on.
+        """
+        before = self._facts().n_events
+        check(lib.busq_stage_learn(self._stage, self._index(process), self._index(dead, "dead")))
+        return self._events_from(before)
+
     def work(self, process: Process, message: int = 0) -> None:
         """Let the process begin a job, perhaps one that a message has caused.  It changes nothing but pictures."""
         self._add_job("job", process, message)
@@ -207,8 +235,9 @@ class Stage:
     def run(self, seed: int = 0, *, limit: int | None = None, hasty: bool = False) -> tuple[Event, ...]:
         """Let packets arrive in an order drawn from the seed until none is left (or has room), or `limit` have arrived.
 
-        Alarms go off when no packet is left and something is undelivered; in a `hasty` run at any moment.  Raises
-        RuntimeError if a million packets were not enough.  About 0.5 us per packet, and 1.5 us per event returned.
+        When no packet is left, the living learn of the dead.  Alarms go off when no packet is left and something is
+        undelivered; in a `hasty` run at any moment.  Raises RuntimeError if a million packets were not
+        enough.  About 0.5 us per packet, and 1.5 us per event returned.
         """
         before = self._facts().n_events
         self.run_silently(seed, limit=limit, hasty=hasty)
@@ -240,6 +269,16 @@ class Stage:
     def processes(self) -> tuple[str, ...]:
         """The names of the processes, in the order of their indices."""
         return self._names
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """The names of the processes that have died."""
+        gauge = ffi.new("busq_stage_gauge *")
+        dead = []
+        for place, name in enumerate(self._names):
+            check(lib.busq_stage_examine_process(self._stage, place, gauge))
+            dead += [name] if gauge.is_dead else []
+        return tuple(dead)
 
     @property
     def packets(self) -> tuple[Packet, ...]:
@@ -304,14 +343,16 @@ class Stage:
                 ended.add((event.message, event.process))
             elif event.kind == "receive" and event.what in self._payloads:
                 arrived.add((event.message, event.process))
+        dead = {self._indices[name] for name in self.dead}
         flying = {(packet.message, packet.to) for packet in self.packets if packet.what in self._payloads}
         stuck = []
         for one in ((message, to) for message, targets in self._destinations.items() for to in targets):
-            if one in ended:
-                continue
             message, to = one
+            if one in ended or to in dead:
+                continue
             where = "in flight" if one in flying else "held" if one in arrived else "waiting"
-            where = "lost" if where == "waiting" and one in self._lost else where
+            is_lost = one in self._lost or message >> 32 in dead
+            where = "lost" if where == "waiting" and is_lost else where
             stuck.append(Stuck(message, self._labels[message], message >> 32, to, where))
         return tuple(stuck)
 
@@ -367,7 +408,7 @@ class Stage:
         >>> stage.is_finished, stage.judge(["lost"])["lost"].text
         (False, '1 copy is not delivered yet')
         """
-        goes_on = self.packets or any(self.gauge(name)["alarms"] for name in self.processes)
+        goes_on = self.packets or self._facts().n_notices or any(self.gauge(name)["alarms"] for name in self.processes)
         return not (goes_on and any(one.where != "lost" for one in self.stuck))
 
     def history(self, *, whole: bool = False) -> History:

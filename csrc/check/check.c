@@ -39,6 +39,11 @@ static int check_bounds(const busq_check_config *config)
   if (config->memory_bytes < MEMORY_BYTES_MIN)
     return busq_error(BUSQ_INVALID, "%llu bytes of memory: expected at least %d",
                       (unsigned long long)config->memory_bytes, MEMORY_BYTES_MIN);
+  if (config->crashes_max >= config->processes)
+    return busq_error(BUSQ_INVALID, "%u of %u processes die: expected one to be left", config->crashes_max,
+                      config->processes);
+  if (config->crashes_max && (config->doubled_max || config->lost_max || config->behaviour == BUSQ_CHECK_JOB))
+    return busq_error(BUSQ_INVALID, "processes die where neither packets are lost or doubled nor a job is done");
   if (config->search == BUSQ_CHECK_WALK && !config->walks)
     return busq_error(BUSQ_INVALID, "0 random executions: expected at least 1");
   return BUSQ_OK;
@@ -80,12 +85,13 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                            .channels = config->channels,
                                            .doubled_max = config->doubled_max,
                                            .lost_max = config->lost_max,
+                                           .crashes_max = config->crashes_max,
                                            .with_self = config->with_self,
                                            .asked = config->judged,
                                            .counts_moves = config->counts_moves || is_bounded,
                                            .destinations = config->destinations ? check->destinations : NULL},
                                  .kind = kinds[config->search],
-                                 .reductions = config->search == BUSQ_CHECK_WALK ? 0 : config->reductions,
+                                 .reductions = config->search == BUSQ_CHECK_WALK || config->crashes_max ? 0 : config->reductions,
                                  .n_threads = config->threads,
                                  .judged = config->judged,
                                  .depth_max = config->depth_max,

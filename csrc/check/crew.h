@@ -102,13 +102,16 @@ void busq_crew_tell(busq_crew *crew, busq_tally *tally);
 /* A move as a word, for paths. */
 static inline uint32_t busq_crew_word(const busq_model_move *move)
 {
-  return move->kind << 28 | move->process << 24 | move->place << 8 | move->destinations;
+  return move->kind << 28 | move->process << 24 | move->cut << 16 | move->place << 8 | move->destinations;
 }
 
 static inline busq_model_move busq_crew_move(uint32_t word)
 {
-  return (busq_model_move){
-      .kind = word >> 28, .process = word >> 24 & 0xf, .place = word >> 8 & 0xffff, .destinations = word & 0xff};
+  return (busq_model_move){.kind = word >> 28,
+                           .process = word >> 24 & 0xf,
+                           .cut = word >> 16 & 0xff,
+                           .place = word >> 8 & 0xff,
+                           .destinations = word & 0xff};
 }
 
 static inline bool busq_crew_must_stop(busq_crew *crew)

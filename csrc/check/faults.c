@@ -160,6 +160,8 @@ void busq_model_note_packet(const busq_model *model, void *state, const busq_ord
 static bool is_unfinished(const busq_model *model, const void *state)
 {
   for (uint32_t process = 0; process < model->config.n_processes; process++) {
+    if (busq_model_is_dead(model, state, process))
+      continue;
     const busq_order_gauge gauge = busq_order_look(model->config.order, busq_model_order_of(model, state, process));
     if (gauge.waiting || gauge.held || gauge.is_secret)
       return true;
@@ -167,16 +169,27 @@ static bool is_unfinished(const busq_model *model, const void *state)
   return false;
 }
 
+static uint32_t judge_deaths(const busq_model *model, const busq_model_message *message, uint32_t living)
+{
+  if (!model->config.crashes_max || !(message->destinations & ~message->delivered & living))
+    return 0;
+  return (message->delivered & living ? 1u << BUSQ_CHECK_AGREEMENT : 0) |
+         (message->delivered ? 1u << BUSQ_CHECK_UNIFORM : 0);
+}
+
 uint32_t busq_model_judge_end(const busq_model *model, const void *state)
 {
+  const uint32_t living = busq_model_living(model, state);
   uint32_t faults = is_unfinished(model, state) ? 1u << BUSQ_CHECK_STUCK : 0;
   for (uint32_t index = 0; index < model->n_all; index++) {
     const busq_model_message *message = busq_model_message_at(model, state, index);
     if (!message->destinations)
       continue; /* never submitted */
-    if (message->stamp && message->destinations & ~message->delivered)
+    const bool has_sender = living >> index / model->config.n_messages & 1;
+    faults |= judge_deaths(model, message, living);
+    if (has_sender && message->stamp && message->destinations & ~message->delivered & living)
       faults |= 1u << BUSQ_PROPERTY_LOST;
-    if (!message->stamp || !message->is_done)
+    if (has_sender && (!message->stamp || !message->is_done))
       faults |= 1u << BUSQ_CHECK_STUCK;
     if (message->kept && judges_keeping(model))
       faults |= 1u << BUSQ_CHECK_KEPT;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/model.h"
 #include "base/error.h"
+#include "check/crashes.h"
 #include "check/faults.h"
 #include "check/fingerprint.h"
 #include "check/logs.h"
@@ -8,15 +9,6 @@
 enum { EFFECTS = 64 };
 
 /* ---- making one ---- */
-
-static busq_order_group group_of(const busq_model *model, uint32_t self)
-{
-  return (busq_order_group){.n_processes = model->config.n_processes,
-                            .self = self,
-                            .waiting_max = model->config.n_messages,
-                            .held_max = model->n_all - model->config.n_messages + model->config.doubled_max,
-                            .options = model->config.options};
-}
 
 static int check_size(const busq_model_config *config)
 {
@@ -32,6 +24,9 @@ static int check_size(const busq_model_config *config)
   if (config->doubled_max > BUSQ_MODEL_ACCIDENTS_MAX || config->lost_max > BUSQ_MODEL_ACCIDENTS_MAX)
     return busq_error(BUSQ_INVALID, "%u packets doubled and %u lost: at most %u of each", config->doubled_max,
                       config->lost_max, BUSQ_MODEL_ACCIDENTS_MAX);
+  if (config->crashes_max && config->n_processes > BUSQ_MODEL_MORTALS_MAX)
+    return busq_error(BUSQ_INVALID, "%u processes of which some die: a model has at most %u then", config->n_processes,
+                      BUSQ_MODEL_MORTALS_MAX);
   return BUSQ_OK;
 }
 
@@ -53,7 +48,7 @@ static void lay_out(busq_model *model)
 {
   const busq_model_config *config = &model->config;
   const uint32_t n = config->n_processes;
-  const busq_order_group group = group_of(model, 0);
+  const busq_order_group group = busq_model_group_of(model, 0);
   model->order_bytes = BUSQ_ALIGN_UP(busq_order_state_size(config->order, &group), 8);
   const uint32_t logged = (model->logs_deliveries ? model->n_all : 0) + (model->logs_sends ? config->n_messages : 0);
   model->log_bytes = BUSQ_ALIGN_UP(logged, 8);
@@ -96,7 +91,7 @@ void busq_model_start(const busq_model *model, void *state)
 {
   memset(state, 0, model->state_bytes_max);
   for (uint32_t self = 0; self < model->config.n_processes; self++) {
-    const busq_order_group group = group_of(model, self);
+    const busq_order_group group = busq_model_group_of(model, self);
     busq_order_init(model->config.order, busq_model_order_of(model, state, self), &group);
     busq_model_print_process(model, state, self);
   }
@@ -193,21 +188,22 @@ static uint32_t add_end_of_job(const busq_model *model, const void *state, busq_
   return 1;
 }
 
-uint32_t busq_model_moves(const busq_model *model, const void *state, busq_model_move *moves)
-{
-  uint32_t n_moves = 0;
-  for (uint32_t process = 0; process < model->config.n_processes; process++) {
-    if (is_working(state, process))
-      continue;
-    n_moves += add_submits(model, state, process, moves + n_moves);
-    if (busq_model_process_of(model, state, process)->n_alarms)
-      moves[n_moves++] = (busq_model_move){.kind = BUSQ_CHECK_TICK, .process = process};
-  }
-  n_moves += add_packets(model, state, moves + n_moves);
-  return n_moves + add_end_of_job(model, state, moves + n_moves);
-}
-
 /* ---- what happens ---- */
+
+/* A step that is being made. */
+typedef struct {
+  const busq_model *model;
+  void *state;
+  uint32_t process;
+  uint32_t units; /* left to its process (check/crashes.h); at 0 the next one is its death */
+  bool ignores;   /* the packet that has come */
+  busq_check_transition *transition;
+} model_step;
+
+static int spend(model_step *step)
+{
+  return step->units-- ? BUSQ_OK : BUSQ_PEER_DEAD;
+}
 
 static bool add_packet(const busq_model *model, void *state, busq_order_packet packet, uint32_t from, uint32_t to)
 {
@@ -233,17 +229,31 @@ static busq_order_packet take_packet(const busq_model *model, void *state, uint3
   return packet;
 }
 
-static bool send(const busq_model *model, void *state, uint32_t from, const busq_order_effect *effect)
+static int send_to(model_step *step, const busq_order_packet *packet, uint32_t to)
 {
+  if (busq_model_is_dead(step->model, step->state, to))
+    return BUSQ_OK;
+  const int result = spend(step);
+  if (result != BUSQ_OK)
+    return result;
+  return add_packet(step->model, step->state, *packet, step->process, to) ? BUSQ_OK : BUSQ_NO_SPACE;
+}
+
+static int send(model_step *step, const busq_order_effect *effect)
+{
+  const busq_model *model = step->model;
   if (effect->to < model->config.n_processes)
-    return add_packet(model, state, effect->packet, from, effect->to);
+    return send_to(step, &effect->packet, effect->to);
   uint32_t set = (1u << model->config.n_processes) - 1;
   if (effect->to == BUSQ_TO_DESTINATIONS)
-    set = busq_model_message_at(model, state, busq_model_index_of(model, effect->packet.message))->destinations;
-  for (uint32_t to = 0; to < model->config.n_processes; to++)
-    if (set & 1u << to && to != from && !add_packet(model, state, effect->packet, from, to))
-      return false;
-  return true;
+    set = busq_model_message_at(model, step->state, busq_model_index_of(model, effect->packet.message))->destinations;
+  else if (effect->to == BUSQ_TO_REST)
+    set &= ~(1u << busq_message_origin(effect->packet.message));
+  int result = BUSQ_OK;
+  for (uint32_t to = 0; to < model->config.n_processes && result == BUSQ_OK; to++)
+    if (set & 1u << to && to != step->process)
+      result = send_to(step, &effect->packet, to);
+  return result;
 }
 
 static void deliver(const busq_model *model, void *state, uint32_t process, uint64_t message)
@@ -262,9 +272,10 @@ static bool is_sensible(const busq_model *model, const void *state, const busq_o
   const uint64_t message = effect->packet.message;
   const bool is_send = effect->kind == BUSQ_DO_SEND;
   if (is_send && (effect->packet.kind >= model->config.order->n_kinds ||
-                  (effect->to >= model->config.n_processes && effect->to < BUSQ_TO_ALL)))
+                  (effect->to >= model->config.n_processes && effect->to < BUSQ_TO_REST)))
     return false;
-  if (effect->kind == BUSQ_DO_ALARM || (is_send && !message && effect->to != BUSQ_TO_DESTINATIONS))
+  if (effect->kind == BUSQ_DO_ALARM || effect->kind == BUSQ_DO_IGNORE ||
+      (is_send && !message && effect->to != BUSQ_TO_DESTINATIONS && effect->to != BUSQ_TO_REST))
     return true;
   const uint32_t origin = busq_message_origin(message), number = busq_message_number(message);
   if (origin >= model->config.n_processes || !number ||
@@ -273,36 +284,44 @@ static bool is_sensible(const busq_model *model, const void *state, const busq_o
   return effect->kind != BUSQ_DO_SENT || !busq_model_message_at(model, state, busq_model_index_of(model, message))->stamp;
 }
 
-static bool perform(const busq_model *model, void *state, uint32_t process, const busq_order_effect *effect)
+static int perform(model_step *step, const busq_order_effect *effect)
 {
+  const busq_model *model = step->model;
+  void *state = step->state;
   const uint64_t message = effect->packet.message;
   if (!is_sensible(model, state, effect)) {
     busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
-    return true;
+    return BUSQ_OK;
   }
+  const bool is_unit = effect->kind == BUSQ_DO_SENT || effect->kind == BUSQ_DO_DELIVER;
+  if (is_unit && spend(step) != BUSQ_OK)
+    return BUSQ_PEER_DEAD;
   switch (effect->kind) {
   case BUSQ_DO_SEND:
-    return send(model, state, process, effect);
+    return send(step, effect);
   case BUSQ_DO_SENT:
     if (effect->clock)
       memcpy(busq_model_clock_of(model, state, busq_model_index_of(model, message)), effect->clock,
              busq_clock_used(model->config.order->clock, model->config.n_processes, effect->clock) * sizeof(uint32_t));
     busq_model_note_sent(model, state, message);
-    return true;
+    return BUSQ_OK;
   case BUSQ_DO_DELIVER:
-    deliver(model, state, process, message);
-    return true;
+    deliver(model, state, step->process, message);
+    return BUSQ_OK;
   case BUSQ_DO_DONE:
     busq_model_note_done(model, state, message);
-    return true;
+    return BUSQ_OK;
   case BUSQ_DO_DROP:
-    busq_model_note_dropped(model, state, process, message);
-    return true;
+    busq_model_note_dropped(model, state, step->process, message);
+    return BUSQ_OK;
   case BUSQ_DO_ALARM:
-    busq_model_process_of(model, state, process)->n_alarms++;
-    return true;
+    busq_model_process_of(model, state, step->process)->n_alarms++;
+    return BUSQ_OK;
+  case BUSQ_DO_IGNORE:
+    step->ignores = true;
+    return BUSQ_OK;
   default:
-    return true;
+    return BUSQ_OK;
   }
 }
 
@@ -349,46 +368,43 @@ static void note_refusal(void *state, int result)
     busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_REFUSED;
 }
 
-typedef struct {
-  const busq_model *model;
-  void *state;
-  uint32_t process;
-  busq_check_transition *transition;
-} model_step;
-
 static int perform_noted(void *driver, busq_order_effect *effect)
 {
-  const model_step *step = driver;
+  model_step *step = driver;
   note_effect(step->transition, effect);
-  return perform(step->model, step->state, step->process, effect) ? BUSQ_OK : BUSQ_NO_SPACE;
+  return perform(step, effect);
 }
 
-static int run_step(const busq_model *model, void *state, uint32_t process, busq_order_event *event,
-                    busq_check_transition *transition)
+static int run_step(model_step *step, busq_order_event *event)
 {
   static const busq_order_hands hands = {.perform = perform_noted};
+  const busq_model *model = step->model;
   const busq_order *order = model->config.order;
+  void *state = step->state;
   const model_world world = {{vector_of, row_of}, model, state};
-  model_step step = {model, state, process, transition};
   busq_order_effect items[EFFECTS];
   busq_order_effects effects = {.items = items, .max = EFFECTS};
   event->world = &world.world;
   const int result =
-      busq_order_run(order, busq_model_order_of(model, state, process), event, &effects, &hands, &step);
+      busq_order_run(order, busq_model_order_of(model, state, step->process), event, &effects, &hands, step);
   if (result == BUSQ_NO_SPACE)
     return result;
+  if (result == BUSQ_PEER_DEAD)
+    return BUSQ_OK; /* with its state */
   if (result != BUSQ_OK) {
     note_refusal(state, result);
-    transition->is_refused = 1;
+    step->transition->is_refused = 1;
   }
-  busq_model_print_process(model, state, process);
-  if (!busq_order_verify(order, busq_model_order_of(model, state, process)) && !model->config.doubled_max)
+  busq_model_print_process(model, state, step->process);
+  if (!busq_order_verify(order, busq_model_order_of(model, state, step->process)) && !model->config.doubled_max)
     busq_model_head_of(state)->faults |= 1u << BUSQ_CHECK_INVARIANT;
   return BUSQ_OK;
 }
 
-static int submit(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+static int submit(model_step *step, const busq_model_move *move)
 {
+  const busq_model *model = step->model;
+  void *state = step->state;
   busq_model_process *self = busq_model_process_of(model, state, move->process);
   const uint64_t name = busq_message_name(move->process, ++self->n_submitted);
   busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
@@ -405,32 +421,39 @@ static int submit(const busq_model *model, void *state, const busq_model_move *m
                             .others = others,
                             .is_for_me = move->destinations & me,
                             .packet = {.message = name}};
-  return run_step(model, state, move->process, &event, transition);
+  return run_step(step, &event);
 }
 
-static int receive(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+static int receive(model_step *step, const busq_model_move *move)
 {
+  const busq_model *model = step->model;
+  void *state = step->state;
   busq_order_event event = {.kind = BUSQ_ON_RECEIVE, .packet = take_packet(model, state, move->place)};
   const uint64_t name = event.packet.message;
   const bool has_payload = name && model->config.order->kinds[event.packet.kind].has_payload;
   event.packet.unused = 0;
-  transition->what = event.packet.kind;
+  step->transition->what = event.packet.kind;
   if (name)
     event.is_for_me =
         busq_model_message_at(model, state, busq_model_index_of(model, name))->destinations & 1u << move->process;
+  const bool was_kept =
+      has_payload &&
+      busq_model_message_at(model, state, busq_model_index_of(model, name))->kept >> move->process & 1;
   if (has_payload)
     busq_model_note_payload(model, state, move->process, name, true);
-  const int result = run_step(model, state, move->process, &event, transition);
+  const int result = run_step(step, &event);
   if (has_payload)
     busq_model_note_payload(model, state, move->process, name, false);
+  if (step->ignores && has_payload && !was_kept)
+    busq_model_message_at(model, state, busq_model_index_of(model, name))->kept &= (uint8_t)~(1u << move->process);
   return result;
 }
 
-static int tick(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+static int tick(model_step *step, const busq_model_move *move)
 {
   busq_order_event event = {.kind = BUSQ_ON_TICK};
-  busq_model_process_of(model, state, move->process)->n_alarms--;
-  return run_step(model, state, move->process, &event, transition);
+  busq_model_process_of(step->model, step->state, move->process)->n_alarms--;
+  return run_step(step, &event);
 }
 
 /* The copy comes behind everything that was sent before. */
@@ -441,35 +464,110 @@ static int double_packet(const busq_model *model, void *state, const busq_model_
   return add_packet(model, state, packet, packet.from, packet.unused) ? BUSQ_OK : BUSQ_NO_SPACE;
 }
 
-int busq_model_play(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+static int learn(model_step *step, const busq_model_move *move)
 {
-  busq_check_transition ignored;
-  transition = transition ? transition : &ignored;
-  *transition = (busq_check_transition){.event = move->kind};
-  busq_model_head_of(state)->n_moves += model->config.counts_moves;
+  busq_order_event event = {.kind = BUSQ_ON_SUSPECT, .packet = {.from = move->place}};
+  return run_step(step, &event);
+}
+
+static int make(model_step *step, const busq_model_move *move)
+{
+  const busq_model *model = step->model;
+  void *state = step->state;
   switch (move->kind) {
   case BUSQ_CHECK_SUBMIT:
-    return submit(model, state, move, transition);
+    return submit(step, move);
   case BUSQ_CHECK_RECEIVE:
-    return receive(model, state, move, transition);
+    return receive(step, move);
   case BUSQ_CHECK_TICK:
-    return tick(model, state, move, transition);
+    return tick(step, move);
   case BUSQ_CHECK_LOSE:
     (void)take_packet(model, state, move->place);
     busq_model_head_of(state)->n_lost++;
     return BUSQ_OK;
   case BUSQ_CHECK_DOUBLE:
     return double_packet(model, state, move);
+  case BUSQ_CHECK_CRASH:
+    busq_model_crash(model, state, move->process);
+    return BUSQ_OK;
+  case BUSQ_CHECK_LEARN:
+    return learn(step, move);
+  case BUSQ_MODEL_NO_ROOM:
+    return BUSQ_NO_SPACE;
   default:
     busq_model_head_of(state)->job = BUSQ_MODEL_JOB_IS_OVER;
-    return move->destinations ? submit(model, state, move, transition) : BUSQ_OK;
+    return move->destinations ? submit(step, move) : BUSQ_OK;
   }
+}
+
+int busq_model_play(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
+{
+  busq_check_transition ignored;
+  transition = transition ? transition : &ignored;
+  *transition = (busq_check_transition){.event = move->kind};
+  busq_model_head_of(state)->n_moves += model->config.counts_moves;
+  model_step step = {model, state, move->process, move->cut ? move->cut : UINT32_MAX, false, transition};
+  const int result = make(&step, move);
+  if (move->cut && result == BUSQ_OK)
+    busq_model_crash(model, state, move->process);
+  return result;
+}
+
+/* How many units a process does in this move, among which it may die. */
+static uint32_t count_units(const busq_model *model, const void *state, const busq_model_move *move)
+{
+  _Alignas(8) char room[model->state_bytes_max];
+  busq_check_transition ignored = {0};
+  model_step step = {model, room, move->process, UINT32_MAX, false, &ignored};
+  memcpy(room, state, busq_model_bytes(model, state));
+  (void)make(&step, move);
+  return UINT32_MAX - step.units;
+}
+
+/* ---- what can happen, all in all ---- */
+
+/* Each of these, with the death of its process in the middle. */
+static uint32_t add_cuts(const busq_model *model, const void *state, busq_model_move *moves, uint32_t n_moves)
+{
+  const uint32_t n_whole = busq_model_may_crash(model, state) ? n_moves : 0;
+  for (uint32_t place = 0; place < n_whole; place++) {
+    busq_model_move move = moves[place];
+    const uint32_t n_units = count_units(model, state, &move);
+    if (n_units > UINT8_MAX || n_moves + n_units + BUSQ_MODEL_MORTALS_MAX * BUSQ_MODEL_MORTALS_MAX >= BUSQ_MODEL_MOVES_MAX) {
+      moves[n_moves++] = (busq_model_move){.kind = BUSQ_MODEL_NO_ROOM};
+      return n_moves;
+    }
+    for (move.cut = 1; move.cut < n_units; move.cut++)
+      moves[n_moves++] = move;
+  }
+  return n_moves;
+}
+
+uint32_t busq_model_moves(const busq_model *model, const void *state, busq_model_move *moves)
+{
+  uint32_t n_moves = 0;
+  for (uint32_t process = 0; process < model->config.n_processes; process++) {
+    if (is_working(state, process) || busq_model_is_dead(model, state, process))
+      continue;
+    n_moves += add_submits(model, state, process, moves + n_moves);
+    if (busq_model_process_of(model, state, process)->n_alarms)
+      moves[n_moves++] = (busq_model_move){.kind = BUSQ_CHECK_TICK, .process = process};
+  }
+  n_moves += add_packets(model, state, moves + n_moves);
+  n_moves += add_end_of_job(model, state, moves + n_moves);
+  if (!model->config.crashes_max)
+    return n_moves;
+  n_moves += busq_model_add_learning(model, state, moves + n_moves);
+  n_moves = add_cuts(model, state, moves, n_moves);
+  return n_moves + busq_model_add_deaths(model, state, moves + n_moves);
 }
 
 void busq_model_describe(const busq_model *model, const void *state, const busq_model_move *move, busq_check_step *step)
 {
-  *step = (busq_check_step){.kind = move->kind, .process = move->process, .destinations = move->destinations};
-  if (busq_model_move_is_of_packet(move)) {
+  *step = (busq_check_step){.kind = move->kind, .process = move->process, .destinations = move->destinations, .cut = move->cut};
+  if (move->kind == BUSQ_CHECK_LEARN) {
+    step->from = move->place;
+  } else if (busq_model_move_is_of_packet(move)) {
     const busq_order_packet *packet = &busq_model_packets_of(model, state)[move->place];
     step->message = packet->message;
     step->stamp = packet->stamp;

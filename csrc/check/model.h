@@ -10,7 +10,8 @@
  *   a packet arrives, any of those in flight, or, where channels keep the order, the oldest of each channel;
  *   the network loses a packet, or doubles one, while it may;
  *   an alarm goes off, at any moment after it was set, but not during its process's job;
- *   a job ends.
+ *   a job ends;
+ *   a process dies, while one may, and others learn of it (check/crashes.h).
  * Equal states have equal fingerprints, and different ones different fingerprints, but for collisions of 64 bits
  * (check/fingerprint.h).
  *
@@ -32,7 +33,7 @@
  * that was delivered anywhere; so all that, and what it is an effect of, is a cause of the message, and no process
  * should deliver it after it.
  *
- * Not given: time, processes that stop or die.
+ * Not given: time, processes that stop.
  */
 #include "check/shape.h"
 

@@ -9,9 +9,10 @@
 #define BUSQ_MODEL_PROCESSES_MAX 8u
 #define BUSQ_MODEL_MESSAGES_MAX 32u /* of all processes */
 #define BUSQ_MODEL_PACKETS_MAX 240u
+#define BUSQ_MODEL_MORTALS_MAX 4u /* processes, where some die */
 #define BUSQ_MODEL_ACCIDENTS_MAX 100u /* packets that are lost, and doubled */
 #define BUSQ_MODEL_ORDER_BYTES_MAX 16384u /* the state of one process, as its order keeps it */
-/* Submits to every set, three moves of each packet, alarms, the end of the job. */
+/* Submits to every set, three moves of each packet, alarms, the end of the job; where processes die, no more than that. */
 #define BUSQ_MODEL_MOVES_MAX \
   (BUSQ_MODEL_PROCESSES_MAX * 255u + 3u * BUSQ_MODEL_PACKETS_MAX + BUSQ_MODEL_PROCESSES_MAX + 1u)
 
@@ -25,6 +26,7 @@ typedef struct {
   uint32_t channels;    /* a busq_channels */
   uint32_t doubled_max; /* packets that the network doubles, in one execution */
   uint32_t lost_max;    /* packets that it loses */
+  uint32_t crashes_max; /* processes that die */
   bool with_self;       /* messages may go to their own sender too */
   bool counts_moves;    /* how many there were is part of the state */
   uint32_t asked;       /* properties that are judged, whether the order claims them or not: a set of bits */
@@ -34,9 +36,13 @@ typedef struct {
 typedef struct {
   uint32_t kind; /* a busq_check_step_kind */
   uint32_t process;
-  uint32_t place;        /* receive, lose, double: of the packet */
+  uint32_t place;        /* receive, lose, double: of the packet; learn: the dead process */
   uint32_t destinations; /* submit, end of a job: a set of bits */
+  uint32_t cut;          /* the process dies in this step, behind so many of its units (check/crashes.h); 0: it does not */
 } busq_model_move;
+
+/* As a kind of move: a state has more of them than a search has room for. */
+enum { BUSQ_MODEL_NO_ROOM = 15 };
 
 typedef struct {
   busq_model_config config;
@@ -55,6 +61,15 @@ typedef struct {
 static inline bool busq_model_move_is_of_packet(const busq_model_move *move)
 {
   return move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
+}
+
+static inline busq_order_group busq_model_group_of(const busq_model *model, uint32_t self)
+{
+  return (busq_order_group){.n_processes = model->config.n_processes,
+                            .self = self,
+                            .waiting_max = model->config.n_messages,
+                            .held_max = model->n_all - model->config.n_messages + model->config.doubled_max,
+                            .options = model->config.options};
 }
 
 #endif /* BUSQ_CHECK_SHAPE_H */

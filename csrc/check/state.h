@@ -39,7 +39,8 @@ typedef struct {
   uint8_t n_delivered;
   uint8_t n_logged;
   uint8_t n_alarms;
-  uint8_t unused[3];
+  uint8_t is_dead;
+  uint8_t unused[2];
   uint8_t knows[8];   /* by process: sends in the causal past */
   uint8_t late[8];    /* by process: the last of its sends that lies in the past of something delivered here */
   uint8_t senders[8]; /* reply: of the first deliveries, as many as there are answers left to give; else zero */
@@ -130,6 +131,20 @@ static inline size_t busq_model_bytes(const busq_model *model, const void *state
 static inline bool busq_model_has_delivered(const busq_model *model, const void *state, uint32_t process, uint32_t index)
 {
   return busq_model_message_at(model, state, index)->delivered & 1u << process;
+}
+
+static inline bool busq_model_is_dead(const busq_model *model, const void *state, uint32_t process)
+{
+  return busq_model_process_of(model, state, process)->is_dead;
+}
+
+/* A set of bits. */
+static inline uint32_t busq_model_living(const busq_model *model, const void *state)
+{
+  uint32_t living = 0;
+  for (uint32_t process = 0; process < model->config.n_processes; process++)
+    living |= (uint32_t)!busq_model_is_dead(model, state, process) << process;
+  return living;
 }
 
 #endif /* BUSQ_CHECK_STATE_H */

@@ -69,7 +69,7 @@ static size_t play(busq_successors *self, busq_crew *crew, busq_tally *tally, co
   }
   next->fingerprint = busq_successors_fingerprint(crew, room);
   tally->facts.total++;
-  if (next->move.kind <= BUSQ_CHECK_TICK)
+  if (next->move.kind <= BUSQ_CHECK_TICK && !next->move.cut)
     busq_crew_note(crew, tally, &transition);
   return BUSQ_ALIGN_UP(busq_model_bytes(&crew->model, room), 8);
 }

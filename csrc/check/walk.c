@@ -125,7 +125,7 @@ static void note_state(worker *self, uint32_t depth, const busq_model_move *move
   facts->unique++;
   busq_tally_raise(&facts->depth_max, depth);
   busq_crew_gauge(crew, &self->tally, self->state, move);
-  if (move->kind <= BUSQ_CHECK_TICK)
+  if (move->kind <= BUSQ_CHECK_TICK && !move->cut)
     busq_crew_note(crew, &self->tally, transition);
 }
 

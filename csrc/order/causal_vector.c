@@ -13,6 +13,11 @@
  * Why all must get every message: a process that was left out would wait for ever for W[k] = VC[k] + 1.  One that is no
  * destination takes part and ignores the contents.  Packets: n - 1 per message, each with n clock entries.
  *
+ * With the option on_crash=go-on a process that gets a message for the first time relays it to the others, before anything
+ * else, and a sender delivers its own last.  So what any process delivers is on its way to all, and when any number of
+ * processes but one die, the others deliver the same broadcasts, whether their senders live or not, and none waits for one that never comes.
+ * Packets then: (n - 1)^2 per message.  (Eager reliable broadcast: Hadzilacos, Toueg 1993.)
+ *
  * Proven without a bound: busq/lab/proof/models/causal.py.
  */
 #include "order/rename.h"
@@ -21,6 +26,8 @@
 enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
+
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* Behind it: the hold-back buffer, keyed by (sender, its number), with a place to spare for what nothing blocks. */
 typedef struct {
@@ -61,23 +68,37 @@ static void submit(vector_state *self, const busq_order_event *event, busq_order
   const uint64_t message = event->packet.message;
   self->clock[self->group.self]++;
   busq_do_sent(effects, message, self->clock);
-  if (event->is_for_me)
+  const bool goes_on = self->group.options & BUSQ_OPTION_GO_ON;
+  if (event->is_for_me && !goes_on)
     busq_do_deliver(effects, message);
   busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.message = message, .kind = DATA});
+  if (event->is_for_me && goes_on)
+    busq_do_deliver(effects, message);
   busq_do_done(effects, message);
 }
 
 /* Bit 0 of a key is set where the message is for us. */
-static int receive(vector_state *self, const busq_order_event *event)
+static int receive(vector_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const busq_order_packet *packet = &event->packet;
+  const bool goes_on = self->group.options & BUSQ_OPTION_GO_ON;
+  const uint32_t origin = goes_on ? busq_message_origin(packet->message) : packet->from;
   const vector_context context = {self, event->world};
-  const uint64_t number = event->world->vector(event->world, packet->message)[packet->from];
-  if (number <= self->clock[packet->from])
+  const uint64_t number = event->world->vector(event->world, packet->message)[origin];
+  const uint64_t key = (uint64_t)origin << 33 | number << 1 | event->is_for_me;
+  const busq_held_entry entry = {.key = key, .message = packet->message, .from = origin};
+  busq_holdback *held = held_of(self);
+  const bool is_known =
+      number <= self->clock[origin] || (goes_on && busq_holdback_find(held, key, packet->message) < held->count);
+  if (is_known && !goes_on)
     return BUSQ_CORRUPT;
-  const uint64_t key = (uint64_t)packet->from << 33 | number << 1 | event->is_for_me;
-  const busq_held_entry entry = {.key = key, .message = packet->message, .from = packet->from};
-  return busq_causal_hold(held_of(self), entry, blocker, &context) ? BUSQ_OK : BUSQ_FULL;
+  if (is_known)
+    busq_do_ignore(effects);
+  else if (!busq_causal_hold(held, entry, blocker, &context))
+    return BUSQ_FULL;
+  else if (goes_on)
+    busq_do_send(effects, BUSQ_TO_REST, (busq_order_packet){.message = packet->message, .kind = DATA});
+  return BUSQ_OK;
 }
 
 static void pump(vector_state *self, const busq_order_world *world, busq_order_effects *effects)
@@ -105,7 +126,7 @@ static int vector_step(void *state, const busq_order_event *event, busq_order_ef
     submit(self, event, effects);
     return BUSQ_OK;
   }
-  const int result = event->kind == BUSQ_ON_RECEIVE ? receive(self, event) : BUSQ_OK;
+  const int result = event->kind == BUSQ_ON_RECEIVE ? receive(self, event, effects) : BUSQ_OK;
   if (result == BUSQ_OK)
     pump(self, event->world, effects);
   return result;
@@ -134,6 +155,8 @@ const busq_order busq_order_causal_vector = {
     .clock = BUSQ_CLOCK_VECTOR,
     .kinds = kinds,
     .n_kinds = 1,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
+    .options = option_names,
     .head_size = clock_size,
     .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = vector_step,

@@ -212,6 +212,7 @@ const busq_order busq_order_fifo = {
     .source = "lecture notes, FIFO delivery: sequence numbers",
     .claims = BUSQ_CLAIMS_FIFO,
     .traits = BUSQ_ORDER_POINT_TO_POINT,
+    .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = 1,
     .options = option_names,

@@ -111,6 +111,7 @@ const busq_order busq_order_fifo_ack = {
     .source = "lecture notes, FIFO delivery: ACK",
     .claims = BUSQ_CLAIMS_FIFO,
     .traits = BUSQ_ORDER_POINT_TO_POINT, /* what waits for one receiver is passed by what goes to another */
+    .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_when_all_is_sent = 1u << ACK, /* it only reports that a message is done */

@@ -94,6 +94,7 @@ const busq_order busq_order_mfss = {
     .source = "Mattern and Fuenfrocken 1995; Cykas paper, section 2.1",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
+    .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_always = 1u << ACK, /* with nothing that waits it only reports that a message is done */

@@ -39,6 +39,7 @@ const busq_order busq_order_none = {
     .name = "none",
     .promise = "nothing: delivered as it comes",
     .source = "",
+    .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = 1,
     .step = none_step,

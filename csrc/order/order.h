@@ -33,7 +33,13 @@
  * Orders whose traits have POINT_TO_POINT see one destination per message: the driver submits a multicast as several
  * messages, in the order given.  A message to oneself is one whose `is_for_me` is set at the submit.
  *
- * Not given: delivery when processes crash, and, but for what `fifo` promises about gaps, when the network loses or
+ * Crashes.  A process may die between any two effects, and, where a packet goes to several, between any two receivers.
+ * What it has handed to a channel arrives: mailboxes outlive their writers.  Where the options have
+ * BUSQ_OPTION_GO_ON, a driver gives every process that lives BUSQ_ON_SUSPECT for every one that died, once, and after
+ * the last packet of the dead to it has arrived.  It suspects none that lives.  What an order promises then is in
+ * `crashes`; its claims about order it keeps anyhow, for a dead process looks like a slow one.
+ *
+ * Not given: more than `crashes` has when processes die, and, but for what `fifo` promises about gaps, when the network loses or
  * doubles packets. Packets may overtake each other unless the traits have FIFO_CHANNELS.
  */
 #include "base/types.h"
@@ -45,7 +51,8 @@ typedef enum {
   BUSQ_ON_SUBMIT = 0,  /* the application sends packet.message */
   BUSQ_ON_RECEIVE = 1, /* a packet has come */
   BUSQ_ON_TICK = 2,    /* the time of a BUSQ_DO_ALARM is over */
-  BUSQ_ON_MORE = 3     /* go on: the last step had more effects than room */
+  BUSQ_ON_MORE = 3,    /* go on: the last step had more effects than room */
+  BUSQ_ON_SUSPECT = 4  /* the process packet.from is dead, and nothing of it will come any more; the group has it */
 } busq_order_event_kind;
 
 typedef struct {
@@ -87,11 +94,13 @@ typedef enum {
   BUSQ_DO_DROP = 2,    /* packet.message will not be delivered here: it is for others, or came late after a gap was skipped */
   BUSQ_DO_SENT = 3,    /* packet.message is sent now: its send event, and `clock` is its clock.  Comes before its first packet. */
   BUSQ_DO_DONE = 4,    /* the origin will not be asked for packet.message again; a rendezvous is over */
-  BUSQ_DO_ALARM = 5    /* a BUSQ_ON_TICK is wanted after packet.stamp nanoseconds */
+  BUSQ_DO_ALARM = 5,   /* a BUSQ_ON_TICK is wanted after packet.stamp nanoseconds */
+  BUSQ_DO_IGNORE = 6   /* the packet that has come changes nothing: the payload that it brought need not be kept, but as before */
 } busq_order_effect_kind;
 
 #define BUSQ_TO_DESTINATIONS (UINT32_MAX - 1) /* all destinations of the message, but not to the sender of this packet */
 #define BUSQ_TO_ALL (UINT32_MAX - 2)          /* all processes of the group, but not to the sender of this packet */
+#define BUSQ_TO_REST (UINT32_MAX - 3)         /* the same, nor to the origin of the message */
 
 typedef struct {
   uint32_t kind; /* a busq_order_effect_kind */
@@ -139,13 +148,15 @@ typedef enum {
   BUSQ_OPTION_YCT_UNACK = 64,   /* and its receiver stands in UNACK until then, */
   BUSQ_OPTION_YCT_WAITS = 128,  /* and as long as it stands there for another reason, the YCT waits */
   BUSQ_OPTION_ACK_LATE = 256,   /* likewise: an eager message is acknowledged when its YCT comes */
-  BUSQ_OPTION_SECRET_EAGER = 512 /* likewise: in secret mode a process sends, eagerly */
+  BUSQ_OPTION_SECRET_EAGER = 512, /* likewise: in secret mode a process sends, eagerly */
+  BUSQ_OPTION_GO_ON = BUSQ_ORDER_GO_ON /* the living go on when processes die */
 } busq_order_option;
 
 typedef struct {
   const char *name; /* as people write it: "ack=all" */
   uint32_t option;
-  bool is_experiment; /* for the laboratory: taken, but not offered; what the order claims is not known to hold with it */
+  bool is_experiment; /* for the laboratory: taken, but not offered; what the order claims is not known to hold with it
+                       * (but for BUSQ_OPTION_GO_ON, which neither the simulator nor the live driver takes so far) */
 } busq_order_option_name;
 
 /* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this
@@ -157,9 +168,16 @@ typedef struct {
   uint32_t waiting_max; /* messages of one's own that may be between their submit and BUSQ_DO_DONE */
   uint32_t held_max;    /* messages of others that may be held back; see below */
   uint32_t options;     /* busq_order_option */
-  uint32_t unused;
+  uint32_t suspected;   /* a set of bits; deaths are known in groups of at most BUSQ_ORDER_MORTALS_MAX */
   uint64_t patience_ns; /* before a gap is skipped */
 } busq_order_group;
+
+enum { BUSQ_ORDER_MORTALS_MAX = 32 };
+
+static inline bool busq_group_suspects(const busq_order_group *group, uint32_t process)
+{
+  return process < BUSQ_ORDER_MORTALS_MAX && group->suspected >> process & 1;
+}
 
 typedef struct {
   const char *name; /* in transcripts and pictures: "eager", "ack" */
@@ -177,6 +195,7 @@ typedef struct {
  * there may be of one's own, of others and of processes, as far as they are named, and for some more. */
 typedef struct {
   uint8_t kind; /* 0: there is none */
+  bool to_go_on; /* there is none but under BUSQ_OPTION_GO_ON */
   bool own;
   bool others;
   bool processes;
@@ -191,6 +210,8 @@ typedef struct {
   const char *source;
   uint32_t claims;
   uint32_t traits;
+  uint32_t crashes;       /* busq_order_crash: what holds among the living when any number of processes but one die, */
+  uint32_t crashes_go_on; /* and under BUSQ_OPTION_GO_ON */
   busq_order_clock_shape clock;
   const busq_order_kind *kinds;
   uint32_t n_kinds;
@@ -263,6 +284,8 @@ static inline int busq_order_step(const busq_order *order, void *state, const bu
   if (event->kind == BUSQ_ON_RECEIVE &&
       BUSQ_UNLIKELY(packet->kind >= order->n_kinds || packet->from >= group->n_processes || packet->from == group->self))
     return BUSQ_CORRUPT;
+  if (BUSQ_UNLIKELY(event->kind == BUSQ_ON_SUSPECT))
+    ((busq_order_group *)state)->suspected |= 1u << packet->from; /* before the order hears of it */
   return order->step(state, event, effects);
 }
 
@@ -349,6 +372,11 @@ static inline void busq_do_deliver(busq_order_effects *effects, uint64_t message
 static inline void busq_do_drop(busq_order_effects *effects, uint64_t message)
 {
   busq_effects_add(effects, BUSQ_DO_DROP, message);
+}
+
+static inline void busq_do_ignore(busq_order_effects *effects)
+{
+  busq_effects_add(effects, BUSQ_DO_IGNORE, 0);
 }
 
 static inline void busq_do_sent(busq_order_effects *effects, uint64_t message, const uint32_t *clock)

@@ -111,6 +111,8 @@ int busq_order_examine(uint32_t number, busq_order_facts *facts)
       .traits = order->traits,
       .clock = order->clock,
       .n_kinds = order->n_kinds,
+      .crashes = order->crashes,
+      .crashes_go_on = order->crashes_go_on,
   };
   return BUSQ_OK;
 }

@@ -25,6 +25,9 @@ static inline void busq_rename_begin(const void *from, void *to, size_t bytes, c
   busq_order_group *group = to;
   memcpy(to, from, bytes);
   group->self = names[group->self];
+  group->suspected = 0;
+  for (uint32_t rest = ((const busq_order_group *)from)->suspected; rest; rest &= rest - 1)
+    group->suspected |= 1u << names[__builtin_ctz(rest)];
 }
 
 /* An output buffer in which `to` is a process. */

@@ -17,16 +17,21 @@
  *
  * Packets: one to each destination that is not process 0, and a REQUEST where the sender is not process 0.
  *
+ * With the option on_crash=go-on another process takes over when the coordinator dies: order/successor.h.
+ *
  * Not given: anything without FIFO channels to and from process 0, or balance: process 0 carries all messages.
  *
  * Proven without a bound: busq/lab/proof/models/sequencer.py.
  */
 #include "order/rename.h"
+#include "order/successor.h"
 
-enum { DATA, REQUEST };
+enum { DATA = BUSQ_SUCCESSOR_DATA, REQUEST = BUSQ_SUCCESSOR_REQUEST };
 enum { COORDINATOR = 0 };
 
-static const busq_order_kind kinds[] = {{"data", true}, {"request", true}};
+static const busq_order_kind kinds[] = {{"data", true}, {"request", true}, {"flush", false}, {"go", false}};
+
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* Sends before it delivers: a driver keeps the payload no longer than it must. */
 static void multicast(uint64_t message, bool is_for_me, busq_order_effects *effects)
@@ -49,6 +54,8 @@ static void submit(const busq_order_group *group, const busq_order_event *event,
 
 static int sequencer_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
+  if (((const busq_order_group *)state)->options & BUSQ_OPTION_GO_ON)
+    return busq_successor_step(state, event, effects);
   if (event->kind == BUSQ_ON_SUBMIT)
     submit(state, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == REQUEST)
@@ -70,11 +77,22 @@ const busq_order busq_order_sequencer = {
     .source = "Garg, section 12.3.1",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
     .traits = BUSQ_ORDER_FIFO_CHANNELS | BUSQ_ORDER_COORDINATED,
+    .crashes = BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* All deliveries at a process other than the coordinator come over the one channel that keeps their order. */
     .quiet_when_all_is_sent = 1u << DATA,
+    .options_not_quiet = BUSQ_OPTION_GO_ON,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
+    .options = option_names,
+    .head_size = busq_successor_head_size,
+    .buffers = {{BUSQ_OUTBOX, .to_go_on = true, .own = true},
+                {BUSQ_HOLDBACK, .to_go_on = true, .own = true, .others = true}},
+    .init = busq_successor_init,
     .step = sequencer_step,
     .rename = sequencer_rename,
     .n_roles = 1,
+    .options_by_name = BUSQ_OPTION_GO_ON,
+    .verify = busq_successor_verify,
+    .gauge = busq_successor_gauge,
 };

@@ -229,6 +229,7 @@ const busq_order busq_order_sync = {
     .source = "in the manner of Murty and Garg 1995",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_SYNCHRONOUS,
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS,
+    .crashes = BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Until it comes the application may not submit.  Earlier packets stand in the line, and are served then in the

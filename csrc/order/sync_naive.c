@@ -114,6 +114,7 @@ const busq_order busq_order_sync_naive = {
     .source = "blog post on sender-side causal delivery: the deadlock",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_SYNCHRONOUS,
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS | BUSQ_ORDER_LABORATORY,
+    .crashes = BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Until it comes the application may not submit, and what comes stands in the line; then that is served, as it

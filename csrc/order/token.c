@@ -235,6 +235,7 @@ const busq_order busq_order_token = {
     .source = "Garg, section 12.3.1",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
     .traits = BUSQ_ORDER_WHOLE_GROUP,
+    .crashes = BUSQ_CRASH_VALIDITY,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a

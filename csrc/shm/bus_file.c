@@ -104,7 +104,11 @@ static int region_check_order(const char *order)
     return BUSQ_OK;
   if (strlen(order) >= BUSQ_LAYOUT_ORDER_BYTES)
     return busq_error(BUSQ_INVALID, "order \"%.80s\": expected less than %u bytes", order, BUSQ_LAYOUT_ORDER_BYTES);
-  return busq_order_parse(order, &options) ? BUSQ_OK : BUSQ_INVALID;
+  if (!busq_order_parse(order, &options))
+    return BUSQ_INVALID;
+  return options & BUSQ_ORDER_GO_ON
+             ? busq_error(BUSQ_INVALID, "order \"%s\": on a bus no order hears of deaths; leave on_crash=go-on out", order)
+             : BUSQ_OK;
 }
 
 static int region_check_config(const busq_config *config, busq_geometry *geometry)

@@ -193,6 +193,8 @@ int busq_sim_new(const busq_sim_config *config, busq_sim **simp)
   const busq_order *order = busq_order_parse(config->order, &options);
   if (!order)
     return BUSQ_INVALID;
+  if (options & BUSQ_OPTION_GO_ON)
+    return busq_error(BUSQ_INVALID, "%s: nobody dies in a simulation; leave on_crash=go-on out", config->order);
   busq_sim *sim = calloc(1, sizeof *sim);
   if (!sim)
     return busq_error(BUSQ_NO_SPACE, "no memory for a simulation");

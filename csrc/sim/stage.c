@@ -100,12 +100,23 @@ static const uint32_t *row_of(const busq_order_world *world, uint64_t message, u
 
 /* ---- effects ---- */
 
+/* Whether the acting process still does this; one that is doomed does only so much. */
+static bool lives_to_do_it(busq_stage *stage)
+{
+  if (stage->acting != stage->doomed)
+    return true;
+  stage->is_dying |= !stage->units;
+  return !stage->is_dying && stage->units--;
+}
+
 static bool send_to(busq_stage *stage, uint32_t to, const busq_order_packet *packet)
 {
   if (to == stage->acting || to >= stage->group.n_processes) {
     BROKEN(stage, "process %u sends a packet to process %u", stage->acting, to);
     return true;
   }
+  if (stage->processes[to].is_dead || !lives_to_do_it(stage))
+    return true;
   if (!busq_reserve(&stage->packets, &stage->packets_capacity, stage->n_packets + 1, sizeof *stage->packets))
     return false;
   busq_stage_packet *sent = &stage->packets[stage->n_packets++];
@@ -136,15 +147,16 @@ static bool send(busq_stage *stage, uint32_t to, const busq_order_packet *packet
            packet->message);
     return true;
   }
-  if (to != BUSQ_TO_ALL && to != BUSQ_TO_DESTINATIONS)
+  if (to != BUSQ_TO_ALL && to != BUSQ_TO_DESTINATIONS && to != BUSQ_TO_REST)
     return send_to(stage, to, packet);
-  const bool is_to_all = to == BUSQ_TO_ALL;
+  const bool is_to_all = to != BUSQ_TO_DESTINATIONS;
+  const uint32_t left_out = to == BUSQ_TO_REST ? busq_message_origin(packet->message) : stage->acting;
   const uint32_t *destinations = facts ? busq_messages_destinations(&stage->messages, packet->message, facts) : NULL;
   const uint32_t count = is_to_all ? stage->group.n_processes : facts ? facts->n_destinations : 0;
   bool is_good = true;
   for (uint32_t place = 0; place < count && is_good; place++) {
     to = is_to_all ? place : destinations[place];
-    is_good = to == stage->acting || send_to(stage, to, packet);
+    is_good = to == stage->acting || to == left_out || send_to(stage, to, packet);
   }
   return is_good;
 }
@@ -211,6 +223,8 @@ static bool finish(busq_stage *stage, uint64_t message)
 static bool perform(busq_stage *stage, const busq_order_effect *effect)
 {
   const uint64_t message = effect->packet.message;
+  if ((effect->kind == BUSQ_DO_SENT || effect->kind == BUSQ_DO_DELIVER) && !lives_to_do_it(stage))
+    return true;
   switch (effect->kind) {
   case BUSQ_DO_SEND:
     return send(stage, effect->to, &effect->packet);
@@ -226,6 +240,9 @@ static bool perform(busq_stage *stage, const busq_order_effect *effect)
   case BUSQ_DO_ALARM:
     acting(stage)->n_alarms++;
     stage->n_alarms++;
+    return true;
+  case BUSQ_DO_IGNORE:
+    stage->ignores = true;
     return true;
   default:
     BROKEN(stage, "process %u gives the effect %u, which does not exist", stage->acting, effect->kind);
@@ -269,7 +286,9 @@ static int judge_step(void *driver, const busq_order_event *event, const busq_or
 
 static int perform_one(void *driver, busq_order_effect *effect)
 {
-  return perform(driver, effect) ? BUSQ_OK : BUSQ_NO_SPACE;
+  if (!perform(driver, effect))
+    return BUSQ_NO_SPACE;
+  return ((const busq_stage *)driver)->is_dying ? BUSQ_PEER_DEAD : BUSQ_OK;
 }
 
 static int end_step(void *driver)
@@ -286,7 +305,13 @@ static int step(busq_stage *stage, busq_order_event *event)
   busq_order_effect items[BUSQ_ORDER_EFFECTS_MIN];
   busq_order_effects effects = {.items = items, .max = BUSQ_ORDER_EFFECTS_MIN};
   event->world = &stage->world.world;
+  stage->ignores = false;
   const int result = busq_order_run(stage->order, acting(stage)->state, event, &effects, &hands, stage);
+  if (stage->acting == stage->doomed && (result == BUSQ_OK || result == BUSQ_PEER_DEAD)) {
+    stage->is_dying = true;
+    stage->visiting = 0;
+    return BUSQ_OK;
+  }
   if (stage->is_broken && result != BUSQ_FULL)
     return broken(stage);
   return result == BUSQ_NO_SPACE ? out_of_memory() : result;
@@ -303,7 +328,7 @@ static int submit_step(busq_stage *stage, uint64_t message)
 static int pump(busq_stage *stage)
 {
   busq_stage_process *process = acting(stage);
-  while (process->n_submits && !process->unfinished) {
+  while (process->n_submits && !process->unfinished && !stage->is_dying) {
     if (stage->order->traits & BUSQ_ORDER_RENDEZVOUS)
       process->unfinished = process->submits[0];
     const int result = submit_step(stage, process->submits[0]);
@@ -321,12 +346,29 @@ static int pump(busq_stage *stage)
 
 /* ---- what the user decides ---- */
 
+static int die(busq_stage *stage)
+{
+  stage->doomed = BUSQ_STAGE_NOTHING;
+  stage->is_dying = false;
+  busq_stage_bury(stage, stage->acting);
+  return add_event(stage, BUSQ_STAGE_DIE, 0, NULL, BUSQ_STAGE_NOTHING) ? BUSQ_OK : out_of_memory();
+}
+
+/* The submits that wait come next, unless the process is dead by now. */
+static int go_on(busq_stage *stage)
+{
+  const int result = pump(stage);
+  return result == BUSQ_OK && stage->is_dying ? die(stage) : result;
+}
+
 static int begin(busq_stage *stage, uint32_t process)
 {
   if (stage->is_broken)
     return busq_error(BUSQ_CORRUPT, "order %s broke the rules of orders before: use a new stage", stage->order->name);
   if (process >= stage->group.n_processes)
     return busq_error(BUSQ_INVALID, "process %u: the stage has %u", process, stage->group.n_processes);
+  if (stage->processes[process].is_dead)
+    return busq_error(BUSQ_INVALID, "process %u is dead", process);
   stage->acting = process;
   stage->step++;
   return BUSQ_OK;
@@ -384,7 +426,7 @@ int busq_stage_submit(busq_stage *stage, uint32_t process, const uint32_t *desti
     result = submit_one(stage, destinations + place, is_split ? 1 : n_destinations, &first, &message);
   }
   *namep = busq_message_name(process, first);
-  return result == BUSQ_OK ? pump(stage) : result;
+  return result == BUSQ_OK ? go_on(stage) : result;
 }
 
 /* The place of a packet; BUSQ_INVALID where it is not in flight. */
@@ -469,9 +511,11 @@ static int receive_at(busq_stage *stage, uint32_t place)
     return result;
   take_out(stage, place);
   /* A witness goes on using what the packet brought. */
-  if (stage->order->kinds[packet.what].has_payload && !(is_new && reason == STAGE_AS_WITNESS))
+  if (stage->order->kinds[packet.what].has_payload && !(is_new && reason == STAGE_AS_WITNESS && !stage->ignores))
     busq_messages_release(&stage->messages, packet.message);
-  return pump(stage);
+  if (is_new && stage->ignores)
+    let_go(stage, find_kept(stage, packet.message), reason);
+  return go_on(stage);
 }
 
 int busq_stage_receive(busq_stage *stage, uint32_t packet)
@@ -524,7 +568,51 @@ int busq_stage_tick(busq_stage *stage, uint32_t process)
   stage->n_alarms--;
   busq_order_event event = {.kind = BUSQ_ON_TICK};
   const int outcome = step(stage, &event);
-  return outcome == BUSQ_OK ? pump(stage) : outcome;
+  return outcome == BUSQ_OK ? go_on(stage) : outcome;
+}
+
+int busq_stage_crash(busq_stage *stage, uint32_t process)
+{
+  const int result = begin(stage, process);
+  if (result == BUSQ_OK && stage->group.n_processes > BUSQ_ORDER_MORTALS_MAX)
+    return busq_error(BUSQ_INVALID, "%u processes: where one dies at most %d are expected", stage->group.n_processes,
+                      BUSQ_ORDER_MORTALS_MAX);
+  return result == BUSQ_OK ? die(stage) : result;
+}
+
+int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units)
+{
+  const int result = begin(stage, process);
+  if (result != BUSQ_OK)
+    return result;
+  stage->step--; /* nothing has happened so far */
+  if (!units || stage->group.n_processes > BUSQ_ORDER_MORTALS_MAX)
+    return busq_error(BUSQ_INVALID, "a process dies behind %u effects: expected one at least, and a group of at most %d",
+                      units, BUSQ_ORDER_MORTALS_MAX);
+  stage->doomed = process;
+  stage->units = units;
+  return BUSQ_OK;
+}
+
+int busq_stage_learn(busq_stage *stage, uint32_t process, uint32_t dead)
+{
+  int result = begin(stage, process);
+  if (result != BUSQ_OK)
+    return result;
+  uint32_t n_packets = 0;
+  for (uint32_t place = 0; place < stage->n_packets; place++)
+    n_packets += stage->packets[place].from == dead && stage->packets[place].to == process;
+  const busq_order_group *group = acting(stage)->state;
+  if (dead >= group->n_processes || !stage->processes[dead].is_dead || busq_group_suspects(group, dead) || n_packets ||
+      !(group->options & BUSQ_OPTION_GO_ON))
+    return busq_error(BUSQ_INVALID, "process %u can't learn that process %u is dead: that it is, does not know, has got "
+                      "all its packets (%u are in flight), and order %s has on_crash=go-on, was expected",
+                      process, dead, n_packets, stage->order->name);
+  busq_order_event event = {.kind = BUSQ_ON_SUSPECT, .packet.from = dead};
+  if (!add_event(stage, BUSQ_STAGE_LEARN, 0, NULL, dead))
+    return out_of_memory();
+  result = step(stage, &event);
+  return result == BUSQ_OK ? go_on(stage) : result;
 }
 
 /* The process of the alarm with this number. */
@@ -554,6 +642,11 @@ int busq_stage_run(busq_stage *stage, uint64_t seed, uint64_t limit, uint32_t is
   int result = BUSQ_OK;
   for (*countp = 0; *countp < limit && result == BUSQ_OK; ++*countp) {
     const bool is_idle = !stage->n_packets;
+    uint32_t process, dead = BUSQ_STAGE_NOTHING;
+    if (is_idle && busq_stage_find_notice(stage, &process, &dead)) {
+      result = busq_stage_learn(stage, process, dead);
+      continue;
+    }
     if (is_idle && (!stage->n_alarms || !stage->n_undelivered))
       break;
     random = busq_hash_mix(random + UINT64_C(0x9e3779b97f4a7c15));
@@ -608,6 +701,7 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
   stage->order = found;
   stage->is_fifo = busq_channels_keep_order(found, config->channels);
   stage->bears_unsound = config->bears_unsound;
+  stage->doomed = BUSQ_STAGE_NOTHING;
   stage->world = (busq_stage_world){.world = {.vector = vector_of, .row = row_of}, .stage = stage};
   stage->group = (busq_order_group){
       .n_processes = config->processes,

@@ -44,6 +44,7 @@ typedef struct {
   uint64_t unfinished; /* at a rendezvous: the message whose end it waits for; 0: none */
   uint64_t n_alarms;
   bool is_secret;
+  bool is_dead;
 } busq_stage_process;
 
 /* The world as a step sees it.  Invariant: `world` comes first. */
@@ -70,6 +71,10 @@ struct busq_stage {
   uint32_t packets_capacity;
   uint32_t packets_ever;
   uint32_t n_doubled; /* packets that the network has doubled */
+  uint32_t doomed;    /* the process that dies in its next step, or BUSQ_STAGE_NOTHING */
+  uint32_t units;     /* which it still does of what can be cut: sends, deliveries, packets to one receiver each */
+  bool is_dying;      /* its step has been made */
+  bool ignores;       /* the order has nothing to do with the packet that has come */
   bool bears_unsound; /* a process whose state is not sound goes on */
   busq_stage_event *events;
   uint32_t n_events;
@@ -78,5 +83,10 @@ struct busq_stage {
   uint64_t n_undelivered; /* (message, destination) pairs */
   uint64_t n_waiting;     /* in the queues of submits */
 };
+
+/* How many deaths processes have not learnt of so far; *processp and *deadp, if wanted, get some that can be learnt now. */
+uint64_t busq_stage_find_notice(const busq_stage *stage, uint32_t *processp, uint32_t *deadp);
+/* The process is gone, with all that is on its way to it. */
+void busq_stage_bury(busq_stage *stage, uint32_t process);
 
 #endif /* BUSQ_SIM_STAGE_H */

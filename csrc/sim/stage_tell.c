@@ -16,6 +16,7 @@ void busq_stage_examine(const busq_stage *stage, busq_stage_facts *facts)
       .n_alarms = stage->n_alarms,
       .n_undelivered = stage->n_undelivered,
       .n_waiting = stage->n_waiting,
+      .n_notices = busq_stage_find_notice(stage, NULL, NULL),
   };
 }
 
@@ -31,6 +32,7 @@ int busq_stage_examine_process(const busq_stage *stage, uint32_t process, busq_s
       .waiting = seen.waiting,
       .held = seen.held,
       .is_secret = seen.is_secret,
+      .is_dead = examined->is_dead,
   };
   return BUSQ_OK;
 }

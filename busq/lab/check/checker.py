@@ -43,6 +43,7 @@ def run(
     network: str | None = None,
     doubled: int = 0,
     lost: int = 0,
+    crashes: int = 0,
     to_self: bool = False,
     destinations: Destinations | None = None,
     broadcast: bool = False,
@@ -71,6 +72,10 @@ def run(
     `network`: "unordered"; "fifo", where channels keep the order; by default what the order needs, and an order that
     needs "fifo" promises nothing without.  It may double and lose so many packets (lose: only where the order bears it;
     double: all but fifo promise nothing then).
+
+    `crashes`: so many processes die, at any moment, in the middle of a step too (how: csrc/check/crashes.h); then what
+    the order keeps is judged (`busq.orders.Order.under_crashes`) of "lost" and "stuck", which only the living have,
+    "agreement" and "uniform", and what it claims about order.  At most 4 processes, and without reductions.
 
     `properties` that are judged, that is, whose violation ends the search: by default (None) what the order claims
     (with the network that it needs), what every order must keep (lost, duplicated, phantom), stuck, refused, buffers,
@@ -231,6 +236,7 @@ class _Check:
             search="depth",
             processes=min(plan.processes, 3),
             messages=min(plan.messages, 2 if plan.order.point_to_point else 1),
+            crashes=min(plan.crashes, min(plan.processes, 3) - 1),
             fan_out=min(plan.fan_out, min(plan.processes, 3) - 1),
             destinations=(),
             memory=min(plan.memory, 1 << 28),
@@ -296,6 +302,7 @@ _OF_PLAN = (
     "network",
     "doubled",
     "lost",
+    "crashes",
     "to_self",
     "search",
     "threads",

@@ -56,6 +56,9 @@ _MEMORY_BYTES_MIN = 1 << 20
 _WALKS = 10_000
 _DEPTH_MAX = 2048  # steps of an execution: what goes on beyond that is taken for endless
 _LOSSY = "fifo:on_gap=skip"
+_MORTALS_MAX = 4  # processes, where some die
+# Deaths may take these, and with what: a process that waits for ever keeps the messages that it waits for.
+_BY_DEATHS = {"lost": "lost", "agreement": "agreement", "uniform": "uniform", "stuck": "stuck", "kept": "stuck"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Plan:
     network: str
     doubled: int
     lost: int
+    crashes: int
     to_self: bool
     destinations: tuple[int, ...]  # sets of bits; none: every choice
     claimed: tuple[str, ...]  # what the order promises on this network
@@ -88,7 +92,7 @@ class Plan:
 
 def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **options: Any) -> Plan:
     """Make a plan of the arguments of `busq.check.run`; ValueError for what cannot be."""
-    order = orders.parse(arguments.text("protocol", protocol))[0]
+    order, settings = orders.parse(arguments.text("protocol", protocol))
     arguments.whole("processes", processes, 2, len(NAMES))
     arguments.whole("messages", messages, 1, 32 // processes, f", 32 of {processes} processes together")
     fan_out = _fan_out(order, processes, options.pop("fan_out"), options["to_self"])
@@ -106,6 +110,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
             f"lost is {options['lost']}: expected 0, as {protocol} would wait for what is lost; "
             f"only none and {_LOSSY} go on without"
         )
+    kept = _kept_under_crashes(order, settings, processes, **options)
     walks, depth, seconds = options.pop("walks"), options.pop("depth"), options.pop("seconds")
     threads = options.pop("threads")
     seconds = math.inf if seconds is None else arguments.number("seconds", seconds, "a number, or None for no limit")
@@ -113,9 +118,10 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         raise ValueError(f"seconds is {seconds}: expected more than 0")
     arguments.whole("seed", options["seed"], 0, 2**63 - 1)
     asked = _asked(options.pop("properties"))
-    known = _known(order, options["application"], asked or ())
-    owed = _owed(order, protocol, options["doubled"], options["lost"])
+    known = _known(order, options["application"], asked or (), mortal=options["crashes"] > 0)
+    owed = _owed(order, protocol, options["doubled"], options["lost"], kept)
     owed += ("side",) if owed and order.side_channels and "side" in known else ()
+    asked_reductions = options.pop("reductions")
     given = _destinations(options.pop("destinations"), processes, messages, fan_out, options["to_self"])
     if options.pop("broadcast"):
         given = _everybody(order, processes, messages, fan_out, options["to_self"], given)
@@ -126,9 +132,9 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         messages=messages,
         fan_out=fan_out,
         claimed=owed if has_its_network(protocol, options["network"]) else (),
-        judged=_judged(order, owed, known, asked),
+        judged=_judged(order, owed, known, asked, kept),
         known=known,
-        reductions=_reductions(options.pop("reductions")),
+        reductions=_reductions(() if options["crashes"] else asked_reductions),
         search=search,
         walks=arguments.whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
         depth=arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
@@ -197,11 +203,33 @@ def _everybody(
     )
 
 
-def _owed(order: orders.Order, protocol: str, doubled: int, lost: int) -> tuple[str, ...]:
-    """The promises of the order where packets are doubled or lost, if channels do what it needs."""
+def _kept_under_crashes(
+    order: orders.Order,
+    settings: int,
+    processes: int,
+    *,
+    crashes: Any,
+    doubled: int,
+    lost: int,
+    application: str,
+    **_: Any,
+) -> frozenset[str]:
+    """Of what deaths may take, what is kept."""
+    arguments.whole("crashes", crashes, 0, processes - 1)
+    if not crashes:
+        return frozenset(_BY_DEATHS)
+    if processes > _MORTALS_MAX or doubled or lost or application == "job":
+        raise ValueError(
+            f"crashes is {crashes}: expected 0, or {_MORTALS_MAX} processes at most, no doubled or lost packet, no job"
+        )
+    return order.under_crashes(settings)
+
+
+def _owed(order: orders.Order, protocol: str, doubled: int, lost: int, kept: frozenset[str]) -> tuple[str, ...]:
+    """The promises of the order where packets are doubled or lost or processes die, if channels do what it needs."""
     if doubled and not bears_doubled(protocol):
         return ()
-    gives_up = lost > 0 or protocol == _LOSSY  # what is lost is lost
+    gives_up = lost > 0 or protocol == _LOSSY or "lost" not in kept  # what is lost is lost
     return tuple(name for name in PROPERTIES if name in order.claims and not (name == "lost" and gives_up))
 
 
@@ -233,27 +261,35 @@ def _asked(given: Iterable[str] | None) -> tuple[str, ...] | None:
     return chosen
 
 
-def _known(order: orders.Order, application: str, asked: tuple[str, ...]) -> tuple[str, ...]:
+def _known(order: orders.Order, application: str, asked: tuple[str, ...], *, mortal: bool) -> tuple[str, ...]:
     """The properties in the model: the common ones, those promised or asked for, and `side` under "side"."""
     if "side" in asked and application != "side":
         raise ValueError("properties: 'side' is judged where the application is 'side'")
     some = {*_SAFETY, *asked, *(("synchronous",) if "synchronous" in order.claims else ())}
     some |= set(_AGREEMENT if order.claims & set(_AGREEMENT) else ())
+    if not mortal and (strange := sorted({"agreement", "uniform"} & set(asked))):
+        raise ValueError(f"properties: {strange[0]!r} is judged where crashes is more than 0")
     left_out = {"side"} if application != "side" else set()
+    left_out |= set() if mortal else {"agreement", "uniform"}
     left_out |= {"endless"} if asked and "endless" not in asked else set()  # it takes a search of its own
     beyond = (name for name in BEYOND if name not in left_out)
     return (*(name for name in (*PROPERTIES, *ASKED) if name in some), *beyond)
 
 
 def _judged(
-    order: orders.Order, owed: tuple[str, ...], known: tuple[str, ...], asked: tuple[str, ...] | None
+    order: orders.Order,
+    owed: tuple[str, ...],
+    known: tuple[str, ...],
+    asked: tuple[str, ...] | None,
+    kept: frozenset[str],
 ) -> tuple[str, ...]:
     if asked is not None:
         return tuple(name for name in known if name in asked)
     is_genuine = not (order.whole_group or order.coordinated)
-    return tuple(
-        name for name in known if owed and (name in owed or name in BEYOND) and (name != "genuine" or is_genuine)
+    left_out = {name for name, with_it in _BY_DEATHS.items() if with_it not in kept} | (
+        set() if is_genuine else {"genuine"}
     )
+    return tuple(name for name in known if owed and (name in owed or name in BEYOND) and name not in left_out)
 
 
 def _reductions(asked: Iterable[str]) -> tuple[str, ...]:

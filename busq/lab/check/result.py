@@ -160,6 +160,7 @@ class Result(Figures):
     network: str
     doubled: int
     lost: int
+    crashes: int
     to_self: bool
     destinations: str
     search: str

@@ -49,7 +49,7 @@ class CoreSearch:
         config.processes, config.messages, config.fan_out_max = plan.processes, plan.messages, plan.fan_out
         config.behaviour = APPLICATIONS[plan.application]
         config.channels = lib.BUSQ_CHANNELS_FIFO if plan.network == "fifo" else lib.BUSQ_CHANNELS_UNORDERED
-        config.doubled_max, config.lost_max = plan.doubled, plan.lost
+        config.doubled_max, config.lost_max, config.crashes_max = plan.doubled, plan.lost, plan.crashes
         config.search = _IN_CORE.index(search)
         config.reductions = sum(REDUCTIONS[name] for name in reductions)
         config.threads, config.memory_bytes, config.depth_max = plan.threads, plan.memory, plan.depth
@@ -228,7 +228,8 @@ def _named(raw: Iterable[Any], order: orders.Order) -> Iterator[Step]:
             message=labels.get(one.message, "") if is_submit or is_packet else "",
             to=tuple(place for place in range(32) if one.destinations >> place & 1) if is_submit else (),
             what=order.kinds[one.what] if is_packet else "",
-            sender=getattr(one, "from") if is_packet else -1,
+            sender=getattr(one, "from") if is_packet or kind == "learn" else -1,
             stamp=one.stamp if is_packet else 0,
             note=one.note if is_packet else 0,
+            cut=one.cut,
         )

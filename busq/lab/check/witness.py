@@ -13,6 +13,7 @@ from typing import Any
 from busq import orders
 from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
+from busq.lab.check.deaths import BY_DEATHS, taken_by_deaths
 from busq.lab.check.queues import QUEUES, fits
 from busq.lab.execution import Execution, as_text, brief
 from busq.lab.observers import CONDITIONS, PROPERTIES, Verdict
@@ -33,10 +34,12 @@ BEYOND = {
     "kept": "messages are kept as long as they are needed",
     "genuine": "only sender and destinations take part",
     "side": "no effect comes before its cause, by whatever way that was learnt",
+    "agreement": "what one that lives delivers, all others deliver",
+    "uniform": "what any process has delivered, all that live deliver",
 }
 _OBSERVED = (*PROPERTIES, *CONDITIONS)
 NETWORKS = ("unordered", "fifo")
-KINDS = ("submit", "receive", "tick", "lose", "double", "end job")
+KINDS = ("submit", "receive", "tick", "lose", "double", "end job", "crash", "learn")
 OF_PACKETS = ("receive", "lose", "double")
 
 
@@ -46,7 +49,8 @@ class Step:
 
     `process` submits, receives, wakes up or ends its job; to it a packet goes that is lost or doubled.  `message` is
     what the message is called, in the order of submits; `to` are its destinations, where it is submitted.  Of packets:
-    what they are, their senders, and the numbers that they carry.
+    what they are, their senders, and the numbers that they carry.  "learn": `sender` is dead.  `cut`: the process dies
+    in this step, behind so many of its effects; 0: it does not.
     """
 
     kind: str
@@ -57,6 +61,7 @@ class Step:
     sender: int = -1
     stamp: int = 0
     note: int = 0
+    cut: int = 0
 
 
 class _Mismatch(ValueError):
@@ -105,6 +110,8 @@ class _Performance:
 
     def _commands(self, step: Step) -> Iterator[str]:
         words = self._words(step) if step.kind in OF_PACKETS else ""
+        if step.cut:
+            yield f"{self._names[step.process]} will die after {step.cut} effect{'s' if step.cut > 1 else ''}"
         if step.kind == "end job":
             yield f"{self._names[step.process]} ends the job"
         if step.kind != "end job" or step.to:
@@ -196,7 +203,7 @@ class Counterexample:
         if performance.failure is None:
             player = Player(performance.stage)
             # Of an execution that goes on, what is still in flight is no fault.
-            is_over = {"lost", "stuck", "kept"} & set(self.faults)
+            is_over = {"lost", "stuck", "kept", "agreement", "uniform"} & set(self.faults)
             asked = [name for name in self.faults if name in _OBSERVED]
             commands = ["what is stuck"] if is_over else []
             for command in [*commands, *([" ".join(["verdict", *asked])] if asked else [])]:
@@ -304,7 +311,7 @@ class Counterexample:
 
 def _command(step: Step, names: Sequence[str], words: str) -> str:
     """A step in the language of scenarios; `words` name the packet."""
-    name, sender = names[step.process], names[step.sender] if step.kind in OF_PACKETS else ""
+    name, sender = names[step.process], names[step.sender] if step.kind in (*OF_PACKETS, "learn") else ""
     to = ", ".join(names[one] for one in step.to)
     return {
         "submit": f"{name} sends {step.message} to {to}",
@@ -312,6 +319,8 @@ def _command(step: Step, names: Sequence[str], words: str) -> str:
         "tick": f"{name}'s alarm goes off",
         "lose": f"the network loses {words} to {name} from {sender}",
         "double": f"the network doubles {words} to {name} from {sender}",
+        "crash": f"{name} dies",
+        "learn": f"{name} learns that {sender} is dead",
         "end job": f"{name} ends the job" + (f" and sends {step.message} to {to}" if to else ""),
     }[step.kind]
 
@@ -327,10 +336,12 @@ def _faults(given: Any) -> tuple[str, ...]:
 
 def _can_be(step: Step, processes: int) -> bool:
     """Whether a step in a file has what its kind needs, and nothing that a transcript can't hold."""
-    peers = [step.process, *step.to, *([step.sender] if step.kind in OF_PACKETS else [])]
+    peers = [step.process, *step.to, *([step.sender] if step.kind in (*OF_PACKETS, "learn") else [])]
     return (
         step.kind in KINDS
         and all(isinstance(one, int) and 0 <= one < processes for one in peers)
+        and isinstance(step.cut, int)
+        and 0 <= step.cut < 256
         and bool(step.to) >= (step.kind == "submit")
         and (step.kind in ("submit", "end job") or not step.to)
         and re.fullmatch(r"m[0-9]{1,6}" if step.to else r"(m[0-9]{1,6})?", step.message) is not None
@@ -344,6 +355,8 @@ def _can_be(step: Step, processes: int) -> bool:
 def _is_confirmed(name: str, performance: _Performance) -> bool:
     if name in ("duplicated", "phantom") and isinstance(performance.failure, CorruptSegment):
         return True  # a stage delivers nothing that the process has not got
+    if name in BY_DEATHS and performance.stage.dead:
+        return bool(taken_by_deaths(performance.stage.execution(), name))
     if name in QUEUES:
         return not fits(performance.stage.execution(), name)
     if name in _OBSERVED:
@@ -366,6 +379,8 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
 
 
 def _sentence(name: str, performance: _Performance) -> str:
+    if name in BY_DEATHS and performance.stage.dead:
+        return taken_by_deaths(performance.stage.execution(), name)
     if name in QUEUES:
         return f"no run of all events with one queue {QUEUES[name]} has these deliveries"
     if name in _OBSERVED:
@@ -391,7 +406,13 @@ def _what_is_stuck(stage: Stage) -> list[str]:
     stuck = [f"{one.label} from {names[one.origin]} to {names[one.to]}: {one.where}" for one in stage.stuck]
     done = {event.message for event in stage.execution().events if event.kind == "done"}
     labels = stage.execution().labels.items()
-    undone = (f"{names[message >> 32]} is never done with {label}" for message, label in labels if message not in done)
+    undone = (
+        f"{names[message >> 32]} is never done with {label}"
+        for message, label in labels
+        if message not in done and names[message >> 32] not in stage.dead
+    )
+    if stage.dead:
+        return list(remains(stage)) or list(undone)
     return stuck or list(undone) or list(remains(stage))
 
 

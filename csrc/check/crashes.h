@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BUSQ_CHECK_CRASHES_H
+#define BUSQ_CHECK_CRASHES_H
+/*
+ * Processes of a model that die, as order/order.h has it.
+ *
+ * Guarantee: whatever a death may leave is among the moves.  A process dies between two steps, or in one, behind any
+ * number of its units: that a message is sent, that it is delivered, and each packet to each receiver, a multicast in
+ * the order of their numbers.  What it has sent stays in flight; what was on its way to it is gone.  Where the order
+ * goes on, each living process learns of each death, at any moment after the last packet of the dead to it.
+ *
+ * Why a multicast is cut in one order only: where processes are alike, any other set of receivers that have it is the
+ * same under other names.  Orders to which names matter hand their multicasts over in that order, too.
+ *
+ * Not given: reductions.  A packet that commutes with all that its receiver does does not with its death; a submit that
+ * waits goes with its process; and cuts see names.
+ */
+#include "check/state.h"
+
+static inline bool busq_model_may_crash(const busq_model *model, const void *state)
+{
+  const uint32_t n_living = (uint32_t)__builtin_popcount(busq_model_living(model, state));
+  return model->config.n_processes - n_living < model->config.crashes_max;
+}
+
+/* All moves by which a process learns of a death, or dies between two steps; how many. */
+uint32_t busq_model_add_learning(const busq_model *model, const void *state, busq_model_move *moves);
+uint32_t busq_model_add_deaths(const busq_model *model, const void *state, busq_model_move *moves);
+void busq_model_crash(const busq_model *model, void *state, uint32_t process);
+
+#endif /* BUSQ_CHECK_CRASHES_H */

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that die: what an order keeps is searched to its end, what it does not keep has a shortest way to break."""
+
+from __future__ import annotations
+
+import doctest
+import re
+
+import pytest
+from conftest import ROOT
+
+from busq.check import Counterexample, Result, run
+from busq.lab.check import deaths
+from busq.orders import ORDERS, parse
+from busq.scenario import play
+from busq.stage import Stage
+
+TAKEN = ("lost", "agreement", "uniform", "stuck")
+GO_ON = ("causal-vector:on_crash=go-on", "sequencer:on_crash=go-on")
+SLOW = ("lamport", "token", "skeen", "bus1", "lamport-literal")
+EVERY = [*(name for name in ORDERS), *GO_ON]
+
+
+def searched(order: str, processes: int = 3, messages: int = 1, **options: object) -> Result:
+    options = {"crashes": 1, "broadcast": not parse(order)[0].point_to_point, "threads": 1, **options}
+    return run(order, processes, messages, memory=512 << 20, **options)  # type: ignore[arg-type]
+
+
+def shortest(order: str, name: str, **options: object) -> Counterexample:
+    found = searched(order, properties=[name], **options)
+    assert (found.broken, found.doubts) == ((name,), ())
+    assert found.counterexample is not None
+    assert found.counterexample.is_shortest
+    return found.counterexample
+
+
+def slow_marked(names: list[str]) -> list[object]:
+    return [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in names]
+
+
+def test_the_module_s_own_examples() -> None:
+    assert not doctest.testmod(deaths).failed
+
+
+@pytest.mark.parametrize("order", slow_marked(EVERY))
+def test_what_an_order_keeps_is_exactly_what_no_execution_breaks(order: str) -> None:
+    result = searched(order, properties=())
+    kind, options = parse(order)
+    assert result.complete
+    assert {name for name in TAKEN if result.verdicts[name].ok} == kind.under_crashes(options)
+    if not kind.laboratory:
+        claims = kind.claims - {"lost"}
+        assert all(result.verdicts[name].ok for name in claims if name in result.verdicts)
+    assert all(result.verdicts[name].ok for name in ("invariant", "refused", "buffers"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("order", GO_ON)
+@pytest.mark.parametrize("options", [{"crashes": 2}, {"broadcast": False}, {"to_self": True}], ids=str)
+def test_what_goes_on_does_so_after_more_deaths_and_whatever_is_sent(order: str, options: dict[str, object]) -> None:
+    result = searched(order, **options)
+    assert (result.complete, result.holds) == (True, True)
+
+
+def table() -> dict[str, list[str]]:
+    """The table of the documentation, by order."""
+    text = (ROOT / "docs/explanation/when-processes-die.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, flags=re.MULTILINE)
+    return {order: [cell.strip() for cell in cells.split("|")] for order, cells in rows}
+
+
+def test_the_table_has_every_order() -> None:
+    assert set(table()) == {name for name in EVERY if not parse(name)[0].laboratory}
+
+
+@pytest.mark.parametrize("order", slow_marked(sorted(table())))
+def test_the_table_is_what_the_code_says_and_the_search_finds(order: str) -> None:
+    kind, options = parse(order)
+    kept = kind.under_crashes(options)
+    expected = ["yes" if name in kept else f"no, {len(shortest(order, name).steps)} steps" for name in TAKEN]
+    assert table()[order] == expected
+
+
+def test_a_sequencer_that_dies_in_the_middle_leaves_one_without() -> None:
+    found = shortest("sequencer", "agreement")
+    assert found.transcript().splitlines() == [
+        "> bob sends m1 to alice, carol",
+        "  bob -> alice: request m1",
+        "> carol sends m2 to alice, bob",
+        "  carol -> alice: request m2",
+        "> alice will die after 2 effects",
+        "> alice sends m3 to bob, carol",
+        "  alice -> bob: data m3",
+        "  alice dies",
+        "> bob receives data m3 from alice",
+        "  bob delivers m3",
+    ]
+    assert found.sentences() == {"agreement": "bob has delivered m3, and carol never delivers it"}
+    assert Counterexample.from_json(found.to_json()) == found
+    assert play(found.scenario()).text == found.scenario()
+    assert found.confirmed() == {"agreement": True}
+
+
+def test_a_successor_goes_on_with_what_one_alone_has_got() -> None:
+    text = """order sequencer:on_crash=go-on: alice bob carol
+> carol sends m1 to bob
+  carol -> alice: request m1
+> alice will die after 2 effects
+> alice sends m2 to bob, carol
+  alice -> bob: data m2 #1
+  alice dies
+> everything arrives, seed 1
+  bob receives data m2 from alice
+  bob -> carol: data m2
+  bob delivers m2
+  carol receives data m2 from bob
+  carol -> bob: data m2
+  carol delivers m2
+  bob receives data m2 from carol
+  carol learns that alice is dead
+  carol -> bob: flush
+  bob receives flush from carol
+  bob learns that alice is dead
+  bob -> carol: go
+  carol receives go from bob
+  carol -> bob: request m1
+  bob receives request m1 from carol
+  bob -> carol: data m1
+  bob delivers m1
+  carol receives data m1 from bob
+  carol -> bob: data m1
+  bob receives data m1 from carol
+> verdict total causal
+  in order: total, causal
+"""
+    assert play(text).text == text
+
+
+def test_what_can_t_be_is_refused() -> None:
+    stage = Stage("none", 3)
+    stage.crash(0)
+    with pytest.raises(ValueError, match="process 0 is dead"):
+        stage.submit(0, "m1", 1)
+    with pytest.raises(ValueError, match="on_crash=go-on"):
+        stage.learn(1, 0)
+    with pytest.raises(ValueError, match="behind 0 effects"):
+        stage.doom(1, 0)
+    for options in ({"crashes": 3}, {"crashes": -1}, {"crashes": 1, "doubled": 1}, {"crashes": 1, "processes": 5}):
+        with pytest.raises(ValueError, match="crashes"):
+            run("none", **{"processes": 3, "messages": 1, **options})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="crashes is more than 0"):
+        run("none", properties=["uniform"])
+
+
+def test_nothing_changes_where_nobody_dies() -> None:
+    assert "agreement" not in run("none", 2, 1).verdicts
+    assert (bool(run("none", 2, 1).reductions), run("none", 2, 1, crashes=1).reductions) == (True, ())
