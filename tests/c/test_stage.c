@@ -176,7 +176,7 @@ TEST(test_verify_notices_what_is_not_zero_behind_the_buffers_and_who_is_not_in_t
     busq_order_group *const group = (busq_order_group *)state;
     const size_t size = busq_order_state_size(*order, group);
     CHECK(busq_order_verify(*order, state));
-    if ((*order)->buffers[0].kind) {
+    if ((*order)->buffers[0].kind && !(*order)->buffers[0].to_go_on) {
       state[size - 1] = 1;
       CHECK(!busq_order_verify(*order, state));
       state[size - 1] = 0;
