@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -20,9 +22,10 @@ from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.audit.spark.large_run import checks, huge, islands, latencies, layout
-from busq.audit.spark.large_run.load import Loaded, load
+from busq.audit.spark.large_run import checks, huge, islands, latencies, layout, repack
+from busq.audit.spark.large_run.load import Loaded, conformed, load
 from busq.audit.spark.large_run.segments import Summary
+from busq.audit.spark.sessions.driver import frame_of, setting
 from busq.bench.audit_run import Plan
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
@@ -287,6 +290,68 @@ def test_plans_neither_multiply_rows_nor_gather_all_of_them(
         assert "Window" in plan or "Join" in plan
         for word in ("CartesianProduct", "NestedLoop", "SinglePartition"):
             assert word not in plan, plan
+
+
+@contextmanager
+def watched(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int]]]:
+    """Give the plan of all that is fetched from Spark while the block lasts, and how many rows it was."""
+    seen = list[tuple[str, int]]()
+    frame = type(spark.range(1))
+
+    def telling(fetch: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def fetched(self: Any) -> Any:
+            rows, shown = fetch(self), io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                self.explain()
+            seen.append((shown.getvalue(), len(rows)))
+            return rows
+
+        return fetched
+
+    with monkeypatch.context() as patched, setting(spark, "spark.sql.maxMetadataStringLength", "10000"):
+        for name in ("collect", "toArrow"):
+            patched.setattr(frame, name, telling(getattr(frame, name)))
+        yield seen
+
+
+@pytest.mark.parametrize(("names", "count"), [("ids", 3), ("numbers", 2)])
+def test_tables_of_strangers_are_read_so_often_until_they_are_numbers_in_order(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str, count: int
+) -> None:
+    """And nothing that is fetched grows with the run, or takes a step of Python for each row."""
+    made = make_foreign(tmp_path, Plan(5_000, stamps=False, faults=24), names, 8)
+    (source,) = find([tmp_path]).sources
+    with watched(spark, monkeypatch) as seen:
+        loaded = load(spark, source)
+        with layout.laid_out(spark, loaded, lambda _: True):
+            assert sum(plan.count(f"{tmp_path}/part-00000") for plan, _ in seen) == count
+        assert not any("rangepartitioning(process" in plan and "MapInArrow" in plan for plan, _ in seen)
+        found = huge.audit(spark, source)
+    assert {name: found.checks[name].count for name in made["expected"]} == made["expected"]
+    assert max(rows for _, rows in seen) < 200 < 1000 < found.events
+    for plan, _ in seen:
+        for word in ("CartesianProduct", "NestedLoop", "BatchEvalPython", "ArrowEvalPython"):
+            assert word not in plan, plan
+
+
+@pytest.mark.parametrize("where", ["far apart", "all but one in the middle", "at one place"])
+def test_rows_are_put_in_order_wherever_their_positions_are(spark: SparkSession, tmp_path: Path, where: str) -> None:
+    rng = random.Random(where)
+    positions = {
+        "far apart": [-(1 << 63), *range(-5, 5), (1 << 63) - 1],
+        "all but one in the middle": [0, *range(1 << 40, (1 << 40) + 500), 1 << 41],
+        "at one place": [7] * 20,
+    }[where]
+    rows = [{"process": p, "position": at, "kind": 2, "message": None} for p in (3, 1, 9) for at in positions]
+    rng.shuffle(rows)
+    frame = conformed(frame_of(spark, pa.Table.from_pylist(rows, SCHEMA)))
+    ends = {"rows": len(positions), "first": positions[0], "last": positions[-1]}
+    its = Loaded(frame, facts={3: ends, 1: ends, 9: ends}, rows=len(rows))
+    moved = repack.repacked(spark, its, tmp_path)
+    logs: dict[int, list[int]] = {}
+    for process, path in moved.logs:
+        logs.setdefault(process, []).extend(pq.read_table(path)["position"].to_pylist())
+    assert logs == dict.fromkeys((1, 3, 9), positions)
 
 
 def test_messages_are_told_by_their_labels(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -13,7 +16,9 @@ from busq._util.humanize import amount
 from busq.trace.finding import Finding
 from busq.trace.schema import NAMED, Kind
 
-__all__ = ["nanoseconds", "without_bad"]
+__all__ = ["Facts", "facts", "nanoseconds", "total", "without_bad"]
+
+Facts: TypeAlias = Mapping[Any, Mapping[str, Any]]
 
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000  # in microseconds
 _BAD = "bad-line"
@@ -31,33 +36,52 @@ def nanoseconds(column: Column, kind: T.DataType) -> Column | None:
     return (days * _DAY + F.hour(column) * _HOUR + F.minute(column) * _MINUTE + seconds) * 1000
 
 
-def without_bad(
-    events: DataFrame, names: Sequence[str] = (), *, path: str, is_mapped: bool = False
-) -> tuple[DataFrame, list[Finding]]:
-    """Return the events that mean something, and findings about the others, as the reader in C gives them.
-
-    Parameters: `names` of processes, by index; `path`, where the rows stand; `is_mapped`, names became numbers: then a
-    row without a kind is a local event, and the process whose log lacks events is not named.
-    Cost: one pass over the columns that are asked for.
-    """
+def _faults() -> dict[tuple[str, str], Column]:
+    """Return what may be wrong with a row."""
     kind = F.col("kind")
     is_there = F.col("process").isNotNull() & F.col("position").isNotNull() & kind.isNotNull()
-    is_nameless = is_there & kind.isin(*map(int, NAMED)) & F.col("message").isNull()
-    is_unsent = is_there & (kind == int(Kind.SEND)) & F.col("message").isNotNull() & F.col("destinations").isNull()
-    is_unknown = is_there & ~kind.between(0, int(max(Kind)))
-    faults = {
+    return {
         (_BAD, "without a process"): F.col("process").isNull(),
         (_BAD, "without a position"): F.col("position").isNull(),
         (_BAD, "without a kind"): kind.isNull(),
-        (_BAD, "of a send or delivery without a message"): is_nameless,
-        (_BAD, "of a send without destinations"): is_unsent,
-        ("unknown-event", "whose kind nobody knows, which count as local events"): is_unknown,
+        (_BAD, "of a send or delivery without a message"): (
+            is_there & kind.isin(*map(int, NAMED)) & F.col("message").isNull()
+        ),
+        (_BAD, "of a send without destinations"): (
+            is_there & (kind == int(Kind.SEND)) & F.col("message").isNotNull() & F.col("destinations").isNull()
+        ),
+        ("unknown-event", "whose kind nobody knows, which count as local events"): (
+            is_there & ~kind.between(0, int(max(Kind)))
+        ),
     }
-    counts = [F.count(F.when(fault, 1)).alias(f"n{place}") for place, fault in enumerate(faults.values())]
-    whose = F.lit(None).cast("int") if is_mapped else F.col("process")
+
+
+def facts() -> list[Column]:
+    """Return what there is to know of the rows of a process, as `without_bad` takes it: how many there are (rows), from
+    which position to which (first, last), and how many mean nothing, for each reason."""
+    count = [F.count(F.when(fault, 1)).alias(f"n{place}") for place, fault in enumerate(_faults().values())]
+    ends = F.min("position").alias("first"), F.max("position").alias("last")
+    return [F.count(F.lit(1)).alias("rows"), *ends, *count]
+
+
+def without_bad(
+    events: DataFrame, names: Sequence[str] = (), *, path: str, counted: Facts | None = None
+) -> tuple[DataFrame, list[Finding], Facts]:
+    """Return the events that mean something, findings about the others, as the reader in C gives them, and `facts` by
+    process.
+
+    Parameters: `names` of processes, by index; `path`, where the rows stand; `counted`, the facts, if names became
+    numbers: then a row without a kind is a local event, and the process whose log lacks events is not named.
+    Cost: one pass over the columns that are asked for, unless they are counted.
+    """
+    is_mapped = counted is not None
+    known = counted or {}
+    if counted is None:
+        rows = events.groupBy("process").agg(*facts()).orderBy("process").collect()
+        known = {row["process"]: row.asDict() for row in rows}
+    faults = _faults()
     findings = []
-    for row in events.groupBy(whose.alias("process")).agg(*counts).orderBy("process").collect():
-        process = row["process"]
+    for process, row in [(None, total(known))] if is_mapped else known.items():
         name = "" if process is None else names[process] if 0 <= process < len(names) else f"p{process}"
         for place, (called, what) in enumerate(faults):
             if count := row[f"n{place}"]:
@@ -65,6 +89,15 @@ def without_bad(
                 is_error = called == _BAD or not is_mapped
                 findings.append(Finding(called, text, count, process=name, is_error=is_error))
     if not findings:
-        return events, []
-    known = F.when(is_unknown, F.lit(int(Kind.LOCAL))).otherwise(kind).cast("byte")
-    return events.where(is_there & ~is_nameless & ~is_unsent).withColumn("kind", known), findings
+        return events, [], known
+    *bad, is_unknown = (F.coalesce(fault, F.lit(False)) for fault in faults.values())
+    kind = F.when(is_unknown, F.lit(int(Kind.LOCAL))).otherwise(F.col("kind")).cast("byte")
+    return events.where(~reduce(Column.__or__, bad)).withColumn("kind", kind), findings, known
+
+
+def total(known: Facts) -> Counter[str]:
+    """Return the sums over all processes; of a run without rows, zeros."""
+    sums: Counter[str] = Counter()
+    for row in known.values():
+        sums.update({name: value or 0 for name, value in row.items() if name not in ("process", "first", "last")})
+    return sums

@@ -173,7 +173,7 @@ def _of_frame(frame: DataFrame, names: Sequence[str]) -> Loaded:
     """Return the events of a DataFrame; TraceError if they are of several runs."""
     if "run" in frame.columns and frame.select("run").distinct().limit(2).count() > 1:
         raise TraceError("the DataFrame: its column 'run' names several: expected the rows of one run")
-    events, findings = bad_rows.without_bad(conformed(frame), names, path="the DataFrame")
+    events, findings, _ = bad_rows.without_bad(conformed(frame), names, path="the DataFrame")
     return Loaded(events, tuple(names), findings=findings)
 
 

@@ -67,6 +67,8 @@ class Loaded:
     tied: Any = None  # as in `busq.trace.run.Run`
     untied: Run | None = None  # its other messages, where they are judged alone
     tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
+    facts: bad_rows.Facts = field(default_factory=dict)  # of the rows of each process, None of no process; if known
+    called: DataFrame | None = None  # the names of messages, where only sends have labels
 
 
 def load(spark: SparkSession, source: Source) -> Loaded:
@@ -104,10 +106,11 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     events = reduce(DataFrame.unionByName, frames)
     process_names = max((head.names for head in heads), key=len)
     is_recorded = any(head.is_recorded for head in heads)
+    facts: bad_rows.Facts = {}
     if all(head.is_recorded for head in heads):  # the recorder writes no such rows, and a pass costs time
         events = events.dropna(subset=["process", "position", "kind"])
     else:
-        events, bad = bad_rows.without_bad(events, process_names, path=source.paths[0])
+        events, bad, facts = bad_rows.without_bad(events, process_names, path=source.paths[0])
         findings += bad
     ours = all(head.is_ours and len(parquet_head.runs_of(head)) == 1 for head in heads)
     queues = queues_of({process: its for head in heads for process, its in head.readers.items()})
@@ -122,6 +125,7 @@ def load(spark: SparkSession, source: Source) -> Loaded:
         rows=sum(head.rows for head in heads),
         logs=[(process, path) for process, _, path in logs],
         is_foreign=not is_recorded,
+        facts=facts,
     )
 
 
@@ -242,7 +246,7 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
 
 def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
     """A run whose names became numbers where it stands."""
-    events, bad = bad_rows.without_bad(conformed(mapped.events), path=source.paths[0], is_mapped=True)
+    events, bad, _ = bad_rows.without_bad(conformed(mapped.events), path=source.paths[0], counted=mapped.facts)
     return Loaded(
         events,
         mapped.processes,
@@ -250,6 +254,8 @@ def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findi
         rows=sum(head.rows for head in heads),
         is_foreign=True,
         tells_senders=mapped.tells_senders,
+        facts=mapped.facts,
+        called=mapped.called,
     )
 
 

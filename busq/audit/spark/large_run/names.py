@@ -7,13 +7,14 @@ events again, and then only the columns that it needs.
 
 Processes become indices by a dictionary, which is small.  Messages become hashes of 63 bits; one aggregation shows
 that no two of them share one, and where two do, another hash is taken: so nothing is joined, and counts are exact.
+The tables are read twice for that, and what comes after has numbers alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -24,6 +25,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from busq._util.humanize import amount
 from busq.audit.spark.large_run import bad_rows
+from busq.audit.spark.large_run.bad_rows import Facts
 from busq.trace import places
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
@@ -54,11 +56,13 @@ class InMemory(Exception):
 
 @dataclass(frozen=True)
 class Mapped:
-    """A run with numbers for names; `processes` are these, by index."""
+    """A run with numbers for names; `processes` are these, by index, and `facts` what is known of their rows."""
 
     events: DataFrame
     processes: tuple[str, ...]
     tells_senders: bool = False  # every delivery does
+    facts: Facts = field(default_factory=dict)
+    called: DataFrame | None = None  # each message, and its name
 
 
 def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
@@ -66,7 +70,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
 
     Errors: InMemory if its tables are not of events with all that takes, or leave something to guess; TraceError for
     too many processes.
-    Cost: two passes over the names.
+    Cost: two passes; a third one where processes without a log are named, or names are those that busq gives.
     """
     fields = Fields(source.options)
     alike: dict[str, list[Head]] = {}
@@ -95,23 +99,34 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         frames.append(frame)
         are_numbers = are_numbers and has_numbers
     events = reduce(DataFrame.unionByName, frames)
-    facts = _facts(events)
-    if facts["sends"] and facts["nowhere"] == facts["sends"]:
+    facts = _facts(events, source, are_numbers=are_numbers)
+    total = bad_rows.total(facts)
+    if total["sends"] and total["nowhere"] == total["sends"]:
         raise InMemory(NO_DESTINATIONS)
-    if facts["placeless"]:
-        raise InMemory(f"{amount(facts['placeless'], 'row')} without a position")
-    if facts["senders"] not in (0, facts["deliveries"]):
+    if total["placeless"]:
+        raise InMemory(f"{amount(total['placeless'], 'row')} without a position")
+    if total["senders"] not in (0, total["deliveries"]):
         raise InMemory(
-            f"only {facts['senders']:,} of {amount(facts['deliveries'], 'delivery', 'deliveries')} tell the sender"
+            f"only {total['senders']:,} of {amount(total['deliveries'], 'delivery', 'deliveries')} tell the sender"
         )
-    processes, indices = _processes(events, source, are_numbers=are_numbers)
-    if are_numbers and _are_ours(events, indices):
-        return Mapped(_numbered(events, indices, F.col("message").cast("bigint")), processes)
-    tells_senders = bool(facts["senders"])
-    if not tells_senders and _have_namesakes(events):
-        raise InMemory("several processes sent messages of one name, and deliveries do not tell the sender")
+    tells_senders = bool(total["senders"])
+    processes, index_of = _indexed(facts, source, are_numbers=are_numbers)
+    if are_numbers and _are_ours(total, index_of):
+        processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=True)
+        if _are_ours(total, index_of):
+            return _mapped(events, index_of, F.col("message").cast("bigint"), Mapped(events, processes), facts)
     key = _key(tells_senders=tells_senders)
-    return Mapped(_numbered(events, indices, _hash(key, _seed(events, key, source))), processes, tells_senders)
+    seed, has_others = _seed(events, key, _lookup(index_of), source, tells_senders=tells_senders)
+    if has_others:  # of which there is no log
+        processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=are_numbers)
+    number = _hash(key, seed)
+    called = events.select(number.alias("message"), F.col("message").cast("string").alias("label"))
+    return _mapped(events, index_of, number, Mapped(events, processes, tells_senders, called=called), facts)
+
+
+def _mapped(events: DataFrame, index_of: Mapping[Any, int], number: Column, mapped: Mapped, facts: Facts) -> Mapped:
+    known = {index_of.get(name): row for name, row in facts.items()}
+    return replace(mapped, events=_numbered(events, _lookup(index_of), number), facts=known)
 
 
 def _opened(
@@ -191,10 +206,18 @@ def _named(
         F.filter(to, lambda name: name != "").alias("destinations"),
         _name(columns.get("sender", F.lit(None))).alias("sender"),
         *(_time(frame, name, there, nanoseconds, greatest) for name in ("stamp", *_TIMES)),
-        (columns["label"] if "label" in columns else columns["message"]).cast("string").alias("label"),
+        _label(columns, kinds, fields).alias("label"),
     ]
     named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
     return frame.select(*chosen), all(isinstance(kind, (*_WHOLE_TYPES, T.DecimalType)) for kind in named)
+
+
+def _label(columns: Mapping[str, Column], kinds: Mapping[str, Any], fields: Fields) -> Column:
+    """Return the labels; where there are none, those of sends are the names of their messages."""
+    if "label" in columns:
+        return columns["label"].cast("string")
+    is_send = _kind(columns["kind"], kinds["kind"], fields) == int(Kind.SEND)
+    return F.when(is_send, columns["message"].cast("string"))
 
 
 def _check_types(kinds: Mapping[str, T.DataType]) -> None:
@@ -279,38 +302,53 @@ def _whole(
     return whole * F.lit(unit_of(greatest.get(each.text, 0)))
 
 
-def _processes(events: DataFrame, source: Source, *, are_numbers: bool) -> tuple[tuple[str, ...], Column]:
-    """Return what people read for processes, and a dictionary from their names to their indices."""
-    its = events.select("process").unionByName(events.select(F.explode("destinations").alias("process")))
-    its = its.unionByName(events.select(F.col("sender").alias("process")))
-    distinct = [row[0] for row in its.where("process is not null").distinct().limit(PROCESSES_MAX + 1).collect()]
+def _indexed(
+    names: Iterable[str | None], source: Source, *, are_numbers: bool
+) -> tuple[tuple[str, ...], dict[str, int]]:
+    """Return what people read for processes, and the index of each name."""
+    distinct = list({name: None for name in names if name is not None})
     if len(distinct) > PROCESSES_MAX:
-        raise TraceError(f"{source.name}: more than {PROCESSES_MAX:,} processes")
+        raise _too_many(source)
     _, labels, places = indexed(list(map(int, distinct)) if are_numbers else distinct)
-    return tuple(labels), F.create_map(*(F.lit(part) for pair in zip(distinct, places, strict=True) for part in pair))
+    return tuple(labels), dict(zip(distinct, places, strict=True))
 
 
-def _are_ours(events: DataFrame, indices: Column) -> bool:
+def _lookup(index_of: Mapping[str, int]) -> Column:
+    return F.create_map(*(F.lit(part) for pair in index_of.items() for part in pair)).cast("map<string,int>")
+
+
+def _mentioned() -> Column:
+    """Return the processes that a row names besides its own."""
+    return F.concat(F.coalesce("destinations", F.array().cast("array<string>")), F.array("sender"))
+
+
+def _others(events: DataFrame) -> list[str]:
+    """Return the processes that rows name besides their own; if there are too many, not all of them."""
+    others = events.select(F.explode(_mentioned()).alias("process")).where("process is not null").distinct()
+    return [row[0] for row in others.limit(PROCESSES_MAX + 1).collect()]
+
+
+def _too_many(source: Source) -> TraceError:
+    return TraceError(f"{source.name}: more than {PROCESSES_MAX:,} processes")
+
+
+def _are_ours(total: Mapping[str, int], index_of: Mapping[str, int]) -> bool:
     """Return whether messages are called as here: the sender's index, shifted, and a number."""
+    return bool(total["sends"]) and not total["theirs"] and all(int(name) == at for name, at in index_of.items())
+
+
+def _theirs() -> Column:
+    """Return whether a row calls its message otherwise than busq does, if processes are called by their indices."""
     number, send = F.col("message").try_cast("bigint"), F.col("kind") == int(Kind.SEND)
-    by = F.shiftright(number, 32)
-    is_index = F.try_element_at(indices, F.col("process")) == F.col("process").cast("bigint")
-    is_own = (by == F.col("process").cast("bigint")) & (number.bitwiseAND((1 << 32) - 1) != 0)
-    is_none = F.col("message").isNotNull() & number.isNull()
-    theirs = (number < 0) | is_none | ~is_index | (send & ~is_own)
-    theirs |= F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER)) & (F.col("sender").cast("bigint") != by)
-    counts = _count(events, {"theirs": theirs, "sends": send})
-    return bool(counts["sends"]) and not counts["theirs"]
+    by, process = F.shiftright(number, 32), F.col("process").try_cast("bigint")
+    is_own = (by == process) & (number.bitwiseAND((1 << 32) - 1) != 0)
+    theirs = (number < 0) | (F.col("message").isNotNull() & number.isNull()) | (send & ~is_own)
+    is_delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
+    return theirs | (is_delivery & (F.col("sender").try_cast("bigint") != by))
 
 
-def _count(events: DataFrame, wanted: Mapping[str, Column]) -> Mapping[str, int]:
-    """Return how many events there are of each kind that is wanted."""
-    counts = events.agg(*(F.count(F.when(what, 1)).alias(name) for name, what in wanted.items()))
-    return dict(counts.collect()[0].asDict())
-
-
-def _facts(events: DataFrame) -> Mapping[str, int]:
-    """Count what decides whether anything has to be guessed."""
+def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
+    """Count, by process, what decides whether anything has to be guessed, what means nothing, and where its log is."""
     send, delivery = F.col("kind") == int(Kind.SEND), F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
     wanted = {
         "sends": send,
@@ -318,15 +356,14 @@ def _facts(events: DataFrame) -> Mapping[str, int]:
         "deliveries": delivery,
         "senders": delivery & F.col("sender").isNotNull(),
         "placeless": F.col("position").isNull(),
+        "theirs": _theirs() if are_numbers else F.lit(True),
     }
-    return _count(events, wanted)
-
-
-def _have_namesakes(events: DataFrame) -> bool:
-    """Return whether several processes sent messages of one name."""
-    sends = events.where(F.col("kind") == int(Kind.SEND)).groupBy("message")
-    several = sends.agg(F.min("process").alias("one"), F.max("process").alias("two")).where("one != two")
-    return bool(several.limit(1).count())
+    counts = [F.count(F.when(what, 1)).alias(name) for name, what in wanted.items()]
+    by_process = events.groupBy("process").agg(*counts, *bad_rows.facts())
+    rows = by_process.limit(PROCESSES_MAX + 2).collect()  # one of them may be of no process
+    if len(rows) > PROCESSES_MAX + 1:
+        raise _too_many(source)
+    return {row["process"]: row.asDict() for row in rows}
 
 
 def _key(*, tells_senders: bool) -> Column:
@@ -342,14 +379,34 @@ def _hash(key: Column, seed: int) -> Column:
     return F.xxhash64(F.lit(seed), key).bitwiseAND(F.lit(_MASK))
 
 
-def _seed(events: DataFrame, key: Column, source: Source) -> int:
-    """Return what makes the hashes of all messages differ."""
-    named = events.where("message is not null").select(key.alias("key"))
+def _seed(events: DataFrame, key: Column, indices: Column, source: Source, *, tells_senders: bool) -> tuple[int, bool]:
+    """Return what makes the hashes of all messages differ, and whether a process is named that has no index.
+
+    Errors: InMemory for one name of messages from several processes, where deliveries leave it open whose they are.
+    Names are compared as a whole.  They are grouped by, and numbers summed up: Spark sorts what it takes the least or
+    the greatest text of.
+    """
+    is_sent = (F.col("kind") == int(Kind.SEND)) & F.col("message").isNotNull() & F.lit(not tells_senders)
+    owner = F.when(is_sent, F.try_element_at(indices, F.col("process")))
+    other = F.exists(_mentioned(), lambda name: name.isNotNull() & F.try_element_at(indices, name).isNull())
+    columns = key.alias("key"), owner.alias("owner"), F.coalesce(other, F.lit(False)).alias("other"), "position"
+    named = events.select(*columns)
     for seed in range(HASHES_MAX):
-        groups = named.groupBy(_hash(F.col("key"), seed).alias("hash"))
-        ends = groups.agg(F.min("key").alias("least"), F.max("key").alias("greatest"))
-        if not ends.where("least != greatest").limit(1).count():
-            return seed
+        number = F.when(F.col("key").isNotNull(), _hash(F.col("key"), seed)).otherwise(F.col("position"))
+        # Hardly a name is twice among the rows of a task: they are moved as they are, and grouped where they come to.
+        moved = named.select("key", "owner", "other", number.alias("hash")).repartition("hash")
+        each = moved.groupBy("hash", "key").agg(
+            (F.min("owner") != F.max("owner")).alias("is_shared"), F.max("other").alias("other")
+        )
+        groups = each.groupBy("hash").agg(
+            F.count("key").alias("n"), F.max("is_shared").alias("is_shared"), F.max("other").alias("other")
+        )
+        row = groups.agg(F.max("n").alias("n"), F.max("is_shared").alias("is_shared"), F.max("other").alias("other"))
+        n, is_shared, has_others = row.collect()[0]
+        if is_shared:
+            raise InMemory("several processes sent messages of one name, and deliveries do not tell the sender")
+        if (n or 0) <= 1:
+            return seed, bool(has_others)
     raise TraceError(f"{source.name}: no hash tells all names of messages apart")
 
 

@@ -84,6 +84,7 @@ class Case:
         self.is_derived = loaded.is_derived
         self.tells_senders = loaded.tells_senders
         self.events = loaded.events
+        self.called = loaded.called
         self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
         self.ties = _count_ties(self.events) if profile is None else {p: row["doubled"] for p, row in profile.items()}
         self.rows = self.total("rows")
@@ -192,7 +193,12 @@ class Case:
         rows = labelled.groupBy(name.alias("message")).agg(
             F.min(F.when(checks.is_send(), F.col("label"))).alias("sent"), F.min("label").alias("label")
         )
-        return Words(self.run, {unsigned(row["message"]): row["sent"] or row["label"] for row in rows.collect()})
+        labels = {row["message"]: row["sent"] or row["label"] for row in rows.collect()}
+        unsent = [message for message in wanted if message not in labels]
+        if unsent and self.called is not None:
+            rows = self.called.where(F.col("message").isin(unsent)).distinct()
+            labels |= {row["message"]: row["label"] for row in rows.collect()}
+        return Words(self.run, {unsigned(message): label for message, label in labels.items()})
 
     @cached_property
     def all_words(self) -> Words:

@@ -14,16 +14,18 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from busq.audit.spark.large_run.bad_rows import Facts
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.spark.sessions.driver import parallelism, shares_files
@@ -33,6 +35,7 @@ from busq.trace.schema import SCHEMA
 __all__ = ["is_possible", "remove", "repacked", "workplace"]
 
 ROWS_PER_TASK = 1_000_000
+PLACES_MAX = 1024  # processes whose places stand in a plan
 
 _PREFIX = "busq-audit-"
 
@@ -81,7 +84,7 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     columns = [*_COLUMNS, *(["name"] if loaded.is_renamed else [])]
     events = loaded.events.select(*columns)
     tasks = max(2 * parallelism(spark), -(-loaded.rows // ROWS_PER_TASK))
-    in_order = events.repartitionByRange(tasks, "process", "position").sortWithinPartitions("process", "position")
+    in_order = _by_place(events, loaded.facts, tasks).sortWithinPartitions("process", "position")
     target = str(folder)
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -96,6 +99,33 @@ def repacked(spark: SparkSession, loaded: Loaded, folder: Path) -> Loaded:
     frame = spark.read.schema(schema).parquet(*(path for _, _, path in logs))
     named = frame.select(F.lit("").alias("run"), *(name for name in _ORDERED if name in columns))
     return replace(loaded, events=named, logs=[(process, path) for process, _, path in logs])
+
+
+def _by_place(events: DataFrame, facts: Facts, tasks: int) -> DataFrame:
+    """Return events in so many partitions, each with the events between two places in the order of the logs.
+
+    Where it is known between which positions the rows of each process are, they are taken to lie there evenly, which
+    spares a look at all of them.
+    """
+    known = {process: row for process, row in facts.items() if process is not None and row["first"] is not None}
+    count = 1 + max(known, default=-1)
+    if not 0 < count <= PLACES_MAX or min(known) < 0:
+        return events.repartitionByRange(tasks, "process", "position")
+    none = {"rows": 0, "first": 0, "last": 0}
+    logs = [known.get(process, none) for process in range(count)]
+    per_task = sum(log["rows"] for log in logs) / tasks
+    shares = [log["rows"] / per_task for log in logs]
+    starts = [0.0, *accumulate(shares)][:-1]
+    firsts = [float(log["first"]) for log in logs]
+    spans = [max(1.0, float(log["last"] - log["first"])) for log in logs]
+
+    def of_process(values: Sequence[float]) -> Column:
+        return F.get(F.lit(list(values)), F.col("process"))
+
+    within = (F.col("position").cast("double") - of_process(firsts)) / of_process(spans)
+    place = of_process(starts) + F.least(F.greatest(within, F.lit(0.0)), F.lit(1.0)) * of_process(shares)
+    number = F.coalesce(F.least(F.floor(place), F.lit(tasks - 1)), F.lit(0)).cast("int")
+    return events.repartitionById(tasks, number)
 
 
 # ---- inside of a task ----
