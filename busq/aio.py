@@ -258,11 +258,30 @@ class Peer:
         ('alice', 'bob')
         >>> busq.Bus.unlink("doc-aio-state")
         """
-        await self._change(functools.partial(self._peer.enter, state=state, take=take), group, timeout)
+        from busq import groups  # here, since most programs have none
+
+        if groups.wide_domain(self._peer, group) is not None:
+            from busq._port import wide_members, wide_words
+
+            wide_members.check_state(group, state, take)
+            return await self._change_wide(wide_words.ENTER, group, timeout)
+        return await self._change(functools.partial(self._peer.enter, state=state, take=take), group, timeout)
 
     async def leave(self, group: str, *, timeout: float | None = None) -> None:
         """Cease to be a member of a group, as `busq.Peer.leave`."""
-        await self._change(self._peer.leave, group, timeout)
+        from busq import groups
+
+        if groups.wide_domain(self._peer, group) is not None:
+            from busq._port import wide_words
+
+            return await self._change_wide(wide_words.LEAVE, group, timeout)
+        return await self._change(self._peer.leave, group, timeout)
+
+    async def _change_wide(self, what: int, group: str, timeout: float | None) -> None:
+        from busq._port import wide_members
+
+        self._queues.check()
+        await self._wide_client().send(wide_members.request(self._peer, group), Deadline(timeout), what)
 
     def view(self, group: str) -> View:
         """Return the members of a group, as `busq.Peer.view`."""

@@ -102,7 +102,10 @@ class Bus1Peer(core.Port, Peer):
     ) -> None:
         from busq import groups  # here, since most programs have none
 
-        group = groups.group_here(self, group)
+        if groups.wide_domain(self, group) is not None:
+            from busq._port import wide_members
+
+            return wide_members.enter(self, group, state, take, timeout)
         name = groups.checked_name(group)
         if state is None and take is None:
             return core.change(self, "enter", name, timeout)
@@ -127,18 +130,26 @@ class Bus1Peer(core.Port, Peer):
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq import groups
 
-        core.change(self, "leave", groups.checked_name(groups.group_here(self, group)), timeout)
+        if groups.wide_domain(self, group) is not None:
+            from busq._port import wide_members
+
+            return wide_members.leave(self, group, timeout)
+        return core.change(self, "leave", groups.checked_name(group), timeout)
 
     def view(self, group: str) -> View:  # noqa: D102
         from busq import groups
 
         if core.is_forked(self):
             core.check(core.FORKED)
-        group = groups.group_here(self, group)
         name = groups.checked_name(group)
         seen = groups.seen_by(self).views.get(group)
-        if seen is not None and self._name in seen.members:
+        domain = groups.wide_domain(self, group)
+        if seen is not None and (self._name in seen.members or domain is not None):
             return seen
+        if domain is not None:
+            from busq._port import wide_views
+
+            return wide_views.latest_view(self._raw_bus(), domain, group)
         return groups.view_of(self._raw_bus(), name.encode())
 
     def sync(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102

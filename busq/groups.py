@@ -74,6 +74,11 @@ class View(_View):
         return self._life
 
 
+def made_view(fields: tuple[Any, ...], lives: tuple[int, ...], life: int | None) -> View:
+    """Return a view of these fields, which knows the lives of its members, and that of the peer it is about."""
+    return View._of(fields, lives, life)
+
+
 class EventMessage(core.Message):
     """An event that stands in the order as messages do: its `kind` is what happened, its `sender` the peer it is about.
 
@@ -174,6 +179,10 @@ _Event = tuple[type[EventMessage], str, int, "View | None", str]
 
 def read_event(port: Any, me: str, kind: int, group_number: int, payload: bytes) -> _Event:
     """Return the class of an event, the peer that it is about, its life, and of a view that and the group's name."""
+    if kind == core.KIND_DATA:
+        from busq._port.wide_views import read_view  # here, since most programs have one machine
+
+        return read_view(seen_by(port), me, payload)
     if len(payload) < _HEAD.size or kind not in (core.KIND_VIEW, core.KIND_JOINED, core.KIND_LEFT):
         raise errors.CorruptSegment(f"an event of kind {kind} and {len(payload)} bytes: it is damaged")
     number, _, life, slot, what, n_entries, n_members, _, base = _HEAD.unpack_from(payload)
@@ -189,7 +198,7 @@ def read_event(port: Any, me: str, kind: int, group_number: int, payload: bytes)
     members = tuple(names[:n_members])
     lives = tuple(_life(one.life, one.slot) for one in entries[:n_members])
     fields = number - base, members, entered, gone, gone if what == _DIED else ()
-    view = View._of(fields, lives, _life(life, slot))
+    view = made_view(fields, lives, _life(life, slot))
     seen.names[name] = {(one.incarnation, one.slot): known for one, known in zip(entries, names, strict=True)}
     seen.views[name] = view
     seen.groups[group_number] = name
@@ -216,24 +225,23 @@ def checked_name(group: Any) -> str:
     return f"@{group}"
 
 
-def group_here(port: Any, group: Any) -> Any:
-    """Return the group that a peer enters: of a group of several machines, its part on this one."""
+def wide_domain(port: Any, group: Any) -> str | None:
+    """Return the domain of a group of several machines; None for any other."""
     if not isinstance(group, str):
-        return group
+        return None
     try:
         core.lookup(port, f"wide@{group}")  # `mark_of` in busq/_port/wide_words.py
     except (errors.UnknownPeer, ValueError):
-        return group
-    from busq._port import wide, wide_words  # here, since most programs have one machine
+        return None
+    from busq._port import wide  # here, since most programs have one machine
 
-    domain = wide.domain_of(port, group)
-    return group if domain is None else wide_words.local_part(group, domain)
+    return wide.client_of(port).domain(group)
 
 
 def view_of(raw_bus: core.Bus, encoded: bytes) -> View:
     """Return the view that is installed, also where no member has delivered it so far."""
     number, members, lives = raw_bus.view(encoded)
-    return View._of((number, tuple(raw_bus.name_at(member) or UNKNOWN for member in members)), lives, None)
+    return made_view((number, tuple(raw_bus.name_at(member) or UNKNOWN for member in members)), lives, None)
 
 
 def latest_view(port: Any, name: str) -> int:

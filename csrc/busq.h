@@ -168,11 +168,17 @@ typedef enum {
  * was sent. */
 typedef struct {
   uint64_t place;       /* in the domain's stream */
+  uint64_t view;        /* of the group, in which it was sent there; 0: in none that is known */
   uint32_t index;       /* in the batch that stands there */
   uint16_t name_bytes;
   uint8_t bridge_bytes;
-  uint8_t is_own;       /* it was sent on this bus */
+  uint8_t flags;        /* BUSQ_WIDE_OWN ... */
 } busq_wide;
+
+enum {
+  BUSQ_WIDE_OWN = 1, /* it was sent on this bus */
+  BUSQ_WIDE_VIEW = 2 /* it is a view of the group, for the library above */
+};
 
 #define BUSQ_WIDE_NONE 0xffffffff /* the index of no message, but of a note that the bridge writes for itself */
 
@@ -603,7 +609,7 @@ enum {
   BUSQ_LABEL_UNFINISHED = 2, /* a send whose sender died in it */
   BUSQ_LABEL_DIED = 3,       /* the process died here: what it had begun to write down is missing */
   BUSQ_LABEL_KILLED = 4,     /* the recorder was killed here, and another one went on */
-  BUSQ_LABEL_WIDE = 5,       /* a message to a wide group is re-sent here: the row has its place, and its index there */
+  BUSQ_LABEL_WIDE = 5,       /* a message to a wide group is re-sent here: the row has its place, its index there, and its view */
   BUSQ_LABEL_WIDE_OWN = 6    /* so is one that was sent on this bus */
 };
 

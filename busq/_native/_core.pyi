@@ -26,6 +26,7 @@ LISTEN_NOT: int
 LISTEN_MESSAGES: int
 LISTEN_ROOM: int
 LISTEN_LIVES: int
+KIND_DATA: int
 KIND_VIEW: int
 KIND_JOINED: int
 KIND_LEFT: int
@@ -185,7 +186,7 @@ def send_encoded_once(
 ) -> bool: ...
 def send_control_once(port: Port, to: Any, word: bytes, /) -> bool: ...
 def send_wide_many(
-    port: Port, to: Any, body: bytes, count: int, first: int, stop: int, tail: bytes, note: Note, /
+    port: Port, to: list[str | int], body: bytes, count: int, first: int, stop: int, tail: bytes, note: Note, /
 ) -> bool: ...
 def group_number(message: Message, /) -> int: ...
 def event_view(message: Message, /) -> groups.View: ...

@@ -3,8 +3,8 @@
 
 A wide group has, on each bus, a *mark*: a durable queue named for the group, in which one message names the domain.
 The bridge of a domain reads its *inbox*, writes down how far it came in its *cursor*, both durable queues, and sends
-what the domain's stream brings to the *local part* of the group, an ordinary group of the bus.  All these names have
-an "@" in the middle, and are no others' only by agreement.
+what the domain's stream brings to the members that the group has on this bus.  Its views go into one more durable
+queue.  All these names have an "@" in the middle, and are no others' only by agreement.
 
 A request, and what the bridge makes of it, has many messages of one sender to one group: their sizes, four bytes each,
 and behind those the messages themselves.  Both together are its *body*, which nothing takes apart before it is re-sent.
@@ -20,14 +20,17 @@ BATCH_BYTES_MAX = 256 << 10  # of a batch in the stream: a server takes messages
 DATA_BYTES_MAX = BATCH_BYTES_MAX - 2048  # of a request: names, sizes and the head of the batch have room beside it
 MESSAGES_MAX = 256  # of a request
 
-MESSAGE, SYNC, WITHDRAW = range(3)  # what a request asks for
+MESSAGE, SYNC, WITHDRAW, ENTER, LEAVE, DEATH = range(6)  # what a request asks for
+VIEW, PROGRESS = 6, 7  # beside those, in tails: a view begins; an entry for the bridge alone
+MARKERS = ENTER, LEAVE, DEATH
 WITHDRAWN, OPEN, STORED, REFUSED = range(4)  # what an answer means
 
 _REQUEST = struct.Struct("<BBBxIQ")
 _ANSWER = struct.Struct("<BxxxIQ")
 _SIZE = struct.Struct("<I")
 _TAIL = struct.Struct("<QQIBBxx16s")  # the bridge's own bytes
-_WIDE = struct.Struct("=QIHBB")  # busq_wide
+_WIDE = struct.Struct("=QQIHBB")  # busq_wide
+_OWN, _VIEW = 1, 2  # BUSQ_WIDE_OWN, BUSQ_WIDE_VIEW
 
 
 def inbox_of(domain: str) -> str:
@@ -45,9 +48,9 @@ def mark_of(group: str) -> str:
     return f"wide@{group}"
 
 
-def local_part(group: str, domain: str) -> str:
-    """Return the name of the group of this bus that has the members of a wide group on this machine."""
-    return f"{group}@{domain}"
+def views_of(domain: str) -> str:
+    """Return the name of the queue in which the last message has the members of all groups of a domain."""
+    return f"views@{domain}"
 
 
 class Request(NamedTuple):
@@ -75,7 +78,7 @@ def read_request(payload: bytes) -> Request:
     what, n_group, n_reply, count, number = _REQUEST.unpack_from(payload)
     middle = _REQUEST.size + n_group
     end = middle + n_reply
-    if what > WITHDRAW or not is_body(count, payload, end):
+    if what > DEATH or not is_body(count, payload, end):
         raise ValueError(f"a request of kind {what} for {count} messages in {len(payload)} bytes: its parts do not fit")
     group, reply_to = payload[_REQUEST.size : middle].decode(), payload[middle:end].decode()
     return Request(what, number, group, reply_to, count, payload[end:])
@@ -123,25 +126,47 @@ class Tail(NamedTuple):
     is_last: bool  # of its request, which is done with it
     digest: bytes  # of the batch
     sender: str  # "MACHINE/peer"
+    view: int = 0  # of the group; no other view of the domain has this number
 
     def of(self, at: int, *, is_last: bool) -> Tail:
         """Return that of a message `at` places behind this one's."""
         return self._replace(nth=self.nth + at, is_last=is_last)
 
+    def of_view(self, at: int, key: int) -> Tail:
+        """Return that of a view, which has this number."""
+        return self._replace(nth=self.nth + at, what=VIEW, view=key)
+
 
 def write_tail(tail: Tail) -> bytes:
     """Return it as bytes, which the core reads from their end."""
     sender = tail.sender.encode()
+    flags = _OWN * tail.is_own | _VIEW * (tail.what == VIEW)
     own = _TAIL.pack(tail.life, tail.number, tail.epoch, tail.what, tail.is_last, tail.digest)
-    return b"".join((own, sender, _WIDE.pack(tail.place, tail.nth, len(sender), _TAIL.size, tail.is_own)))
+    return b"".join((own, sender, _WIDE.pack(tail.place, tail.view, tail.nth, len(sender), _TAIL.size, flags)))
 
 
 def read_tail(encoded: bytes) -> Tail:
     """Return what `write_tail` has written."""
     life, number, epoch, what, is_last, digest = _TAIL.unpack_from(encoded)
-    place, nth, _, _, is_own = _WIDE.unpack_from(encoded, len(encoded) - _WIDE.size)
+    place, view, nth, _, _, flags = _WIDE.unpack_from(encoded, len(encoded) - _WIDE.size)
     sender = encoded[_TAIL.size : -_WIDE.size].decode()
-    return Tail(place, nth, life, number, epoch, what, bool(is_own), bool(is_last), digest, sender)
+    return Tail(place, nth, life, number, epoch, what, bool(flags & _OWN), bool(is_last), digest, sender, view)
+
+
+def without_tail(payload: bytes) -> bytes:
+    """Return what a bridge has re-sent, as it stands in a queue, without what stands behind it."""
+    _, _, _, n_sender, n_own, _ = _WIDE.unpack_from(payload, len(payload) - _WIDE.size)
+    return payload[: -(_WIDE.size + n_sender + n_own)]
+
+
+def whole_body(data: bytes) -> bytes:
+    """Return the body of one message."""
+    return _SIZE.pack(len(data)) + data
+
+
+def only_message(body: bytes) -> bytes:
+    """Return what `whole_body` was given."""
+    return body[_SIZE.size :]
 
 
 def number_in_tail(encoded: bytes) -> int:

@@ -14,10 +14,13 @@ from typing import NamedTuple
 
 from busq._port.wide_words import BATCH_BYTES_MAX, is_body
 
-DATA, EPOCH, TICK, OUT = range(4)  # messages; a bridge begins; it is there; a machine is put out
+# Messages; a bridge begins; it is there; a machine is put out; a bridge begins on a bus that has followed nothing so
+# far; it asks for the members; these are they.
+DATA, EPOCH, TICK, OUT, NEW, ASK, MEMBERS = range(7)
+BEGINS = EPOCH, NEW
 NO_DIGEST = bytes(16)
 
-_MAGIC = b"bqw2"
+_MAGIC = b"bqw3"
 _HEAD = struct.Struct("<4sB3x16sIQQ16sQ")
 _ITEM = struct.Struct("<BBBxIIQQ")
 

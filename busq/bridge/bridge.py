@@ -28,13 +28,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from busq._port import wide_words
-from busq._port.wide_words import Tail
+from busq._port.wide_views import Marker, Member
+from busq._port.wide_words import ENTER, Tail
 from busq.bridge import batches
 from busq.bridge.batches import Batch, Item
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced, OtherHistory
-from busq.bridge.local import PROGRESS, WHOLE, Local
+from busq.bridge.local import WHOLE, Local
 from busq.bridge.notes import note
+from busq.bridge.views import Views, marker_of, out_of
 
 _HISTORY = 4096  # batches whose digests are kept for comparison
 _TICKS = 3  # own stored ones, without a word from a machine, after which it is put out
@@ -43,6 +45,7 @@ _FULL_S = 0.2  # between attempts to store in a full stream; requests can be wit
 _AGAIN_S = 0.05
 _AGAIN_MAX_S = 1.0
 _STALE_ANSWERS_MAX = 50
+_LOOK_S = 0.1  # between looks at the members here
 
 _Key = tuple[int, int]  # of a request: its sender's life, and its number
 
@@ -90,7 +93,8 @@ class Bridge:
         self._starts_new = False  # this bus has followed nothing so far
         self._n_ticks = 0
         self._heard: dict[str, int] = {}  # by machine: how many own ticks were stored when its last word came
-        self._last_places: dict[str, int] = {}
+        self._views = Views(self.machine, local.members())
+        self._held: list[_Key] = []  # markers that wait until the members are known
 
     # ---- beginning ----
 
@@ -119,7 +123,8 @@ class Bridge:
         self.recover()
         await self._take_name()
         begins_at = await self._begin_epoch()
-        parts = self._reads(self._done[0] or begins_at), self._asks(), self._publishes(), self._ticks()
+        self._views.first = self._done[0] or begins_at
+        parts = self._reads(self._views.first), self._asks(), self._publishes(), self._ticks(), self._looks()
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -145,7 +150,8 @@ class Bridge:
     async def _begin_epoch(self) -> int:
         """Store our marker, behind which nothing of a predecessor can be stored; return its place."""
         self._epoch += 1
-        while not (place := await self._publish(batches.EPOCH)):
+        kind = batches.NEW if self._starts_new else batches.EPOCH
+        while not (place := await self._publish(kind)):
             await asyncio.sleep(_FULL_S)
         return place
 
@@ -174,13 +180,15 @@ class Bridge:
         for message in messages:
             try:
                 request = wide_words.read_request(message.data)
-            except ValueError:
+                if request.what in wide_words.MARKERS:
+                    marker_of(request.what, "", "", 0, request.body)
+            except (ValueError, TypeError):
                 message.ack()  # of a stranger, which knows the name of the queue
                 continue
             key = message.sender_life, request.number
             if request.what == wide_words.WITHDRAW:
                 self._withdraw(key, message, request)
-            elif request.group not in self._local.groups:
+            elif request.what != wide_words.DEATH and request.group not in self._local.groups:
                 message.ack()
                 text = f"the bridge of domain {self._local.domain!r} runs without group {request.group!r}: --group it"
                 self._local.answer(request, wide_words.REFUSED, text=text)
@@ -227,9 +235,13 @@ class Bridge:
 
     async def _publishes(self) -> None:
         await self._leads.wait()
+        if not self._views.is_known:
+            await self._publish(batches.ASK)
         while True:
             await self._has_requests.wait()
             self._has_requests.clear()
+            if self._views.is_asked:
+                await self._publish(batches.MEMBERS)
             while self._waiting:
                 await self._publish_requests()
 
@@ -253,12 +265,17 @@ class Bridge:
             key = self._waiting[0]
             if key in self._open:  # it was not withdrawn
                 request, sender = self._open[key].request, self._open[key].sender
+                if request.what in wide_words.MARKERS and not self._views.is_known:
+                    self._held.append(self._waiting.popleft())
+                    continue
                 item = Item(request.what, *key, sender, request.group, request.n_messages, request.body)
                 left_bytes -= batches.item_bytes(item)
                 if items and left_bytes < 0:
                     break
                 items.append(item)
             self._waiting.popleft()
+            if items and items[-1].what in wide_words.MARKERS:
+                break  # a place has one marker, at its end
         return items
 
     async def _publish(self, kind: int, items: tuple[Item, ...] = ()) -> int:
@@ -266,6 +283,9 @@ class Bridge:
         async with self._turn:
             self._number += 1
             low = self._local.last_tail.place if self._local.last_tail else 0
+            if kind == batches.MEMBERS:  # here, since they belong to what was re-sent last
+                body = wide_words.whole_body(self._views.encoded())
+                items = (Item(wide_words.VIEW, 0, 0, "", "", 1, body),)
             batch = Batch(kind, self._bus_id, self._epoch, self._number, *self._seen, low, items)
             place = await self._store(batch)
             self._expected = place or self._expected
@@ -359,17 +379,19 @@ class Bridge:
         batch = batches.decode(stored.payload)
         self._compare(batch.seen_place, batch.seen_digest)
         self._heard[stored.machine] = self._n_ticks
-        self._last_places[stored.machine] = stored.place
-        if stored.machine == self.machine:
+        if stored.machine == self.machine and batch.kind != batches.OUT:
             self._read_own(stored, batch)
-        if batch.kind == batches.DATA and not self._starts_new:
+        if not self._starts_new:
             await self._resend_all(stored, batch, digest)
+        members = self._hear_of_members(stored, batch)
         self._seen = stored.place, digest
         self._history[stored.place] = digest
         if len(self._history) > _HISTORY:
             self._history.popitem(last=False)
-        if self._is_own(stored, batch) and batch.kind != batches.DATA:
-            await self._note_progress()
+        if members or (self._is_own(stored, batch) and batch.kind != batches.DATA):
+            await self._note_progress(members)
+        if stored.machine == self.machine and batch.kind == batches.OUT:
+            self._read_own(stored, batch)
 
     def _is_own(self, stored: Stored, batch: Batch) -> bool:
         return stored.machine == self.machine and batch.bus_id == self._bus_id and batch.kind != batches.OUT
@@ -389,7 +411,7 @@ class Bridge:
             return
         if batch.epoch > self._epoch:
             self._check_fence(batch)
-        if batch.epoch == self._epoch and batch.kind == batches.EPOCH:
+        if batch.epoch == self._epoch and batch.kind in batches.BEGINS:
             self._starts_new = False  # what comes from here on is ours
             self._leads.set()
         if batch.epoch == self._epoch and batch.kind == batches.TICK:
@@ -397,18 +419,28 @@ class Bridge:
 
     async def _resend_all(self, stored: Stored, batch: Batch, digest: bytes) -> None:
         is_own = self._is_own(stored, batch)
+        if batch.kind in (batches.OUT, batches.NEW):
+            tail = Tail(stored.place, 0, 0, 0, self._epoch, wide_words.VIEW, False, False, digest, stored.machine)
+            await self._resend_views("", out_of(stored.machine), tail, None)
+        if batch.kind != batches.DATA:
+            return
         begin = 0  # how many messages of the batch stand before the item
         for item in batch.items:
             end = begin + item.n_messages
-            if (stored.place, end - 1) > self._done:
+            if (stored.place, end - 1) > self._done or item.what == wide_words.DEATH:
                 key = item.life, item.number
                 asked = self._open.get(key) if is_own else None
                 tail = Tail(
                     *(stored.place, begin, *key, self._epoch, item.what, is_own, False, digest),
-                    f"{stored.machine}/{item.sender}",
+                    *(f"{stored.machine}/{item.sender}", self._views.key_of(item.group)),
                 )
                 first = max(0, self._done[1] + 1 - begin) if self._done[0] == stored.place else 0
-                await self._resend_item(item, first, tail, asked)
+                if item.what not in wide_words.MARKERS:
+                    await self._resend_item(item, first, tail, asked)
+                else:
+                    marker = marker_of(item.what, stored.machine, item.sender, item.life, item.body)
+                    if not await self._resend_views(item.group, marker, tail, asked):
+                        await self._resend_item(item, 0, tail, asked)
                 if asked:
                     self._stored.discard(key)
                 if self._n_since_pause >= _SHARE:
@@ -422,17 +454,53 @@ class Bridge:
         The last one goes to the queue of the sender as well, which is done with all of them then.
         """
         is_ours = item.what == wide_words.MESSAGE and item.group in self._local.groups
-        group = item.group if is_ours else None
+        targets = self._views.targets(item.group) if is_ours else []
         last = item.n_messages - 1
-        await self._resend_part(item, (first, last), tail, self._local.receivers(group, None), asked)
-        to = self._local.receivers(group, asked.request.reply_to if asked else None)
+        await self._resend_part(item, (first, last), tail, self._local.receivers(targets, None), asked)
+        to = self._local.receivers(targets, asked.request.reply_to if asked else None)
         await self._resend_part(item, (max(first, last), item.n_messages), tail, to, asked)
         if asked:
             asked.message.ack()
             del self._open[item.life, item.number]
 
+    async def _resend_views(self, group: str, marker: Marker, tail: Tail, asked: _Asked | None) -> bool:
+        """Re-send the views that begin at a marker, to members old and new; False where it changes none."""
+        is_any = False
+        for at, one in enumerate(self._views.groups_of(group)):
+            view = self._views.change((tail.place, tail.nth + at), one, marker)
+            if view is not None:
+                is_any = True
+                to = self._local.receivers(view.targets, asked.request.reply_to if asked else None)
+                to.insert(1, self._local.views.name)
+                now = tail.of_view(at, self._views.key_of(one))
+                await self._resend_part(view.item, (0, 1), now, to, asked)
+                self._local.drop_old_views()
+        if is_any and asked:
+            asked.message.ack()
+            del self._open[tail.life, tail.number]
+        return is_any
+
+    def _hear_of_members(self, stored: Stored, batch: Batch) -> bytes | None:
+        """Ask, answer, or take an answer; return the members, if they are known from here on."""
+        is_mine = self._is_own(stored, batch)
+        if batch.kind == batches.ASK and not is_mine:
+            self._views.hear_question(stored.place, stored.machine)
+        elif batch.kind in batches.BEGINS and is_mine and stored.place == 1:
+            self._views.begin()
+            return self._views.encoded()
+        elif batch.kind == batches.MEMBERS and not self._starts_new:
+            body = wide_words.only_message(batch.items[0].body)
+            if self._views.hear_answer(batch.seen_place, body):
+                self._waiting.extendleft(reversed(self._held))
+                self._held.clear()
+                self._has_requests.set()
+                return self._views.encoded()
+        if self._views.is_asked:
+            self._has_requests.set()
+        return None
+
     async def _resend_part(
-        self, item: Item, part: tuple[int, int], tail: Tail, to: list[str], asked: _Asked | None
+        self, item: Item, part: tuple[int, int], tail: Tail, to: list[str | int], asked: _Asked | None
     ) -> None:
         n_before = part[0]
         async for n_resent in self._local.resend(item, part, tail, to):
@@ -442,12 +510,23 @@ class Bridge:
             if asked:
                 asked.n_resent = n_resent
 
-    async def _note_progress(self) -> None:
+    async def _note_progress(self, members: bytes | None) -> None:
         """Write into the cursor that all up to here was re-sent, also where nothing was for this machine."""
         place, digest = self._seen
-        tail = Tail(place, WHOLE, 0, 0, self._epoch, PROGRESS, False, False, digest, self.machine)
-        await self._local.note_progress(tail)
+        tail = Tail(place, WHOLE, 0, 0, self._epoch, wide_words.PROGRESS, False, False, digest, self.machine)
+        await self._local.note_progress(tail, members)
         self._done = place, WHOLE
+
+    async def _looks(self) -> None:
+        """See which members here are dead."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            entering = [
+                marker_of(ENTER, self.machine, one.sender, one.message.sender_life, one.request.body)
+                for one in self._open.values()
+                if one.request.what == ENTER
+            ]
+            self._local.tell_deaths({*self._views.here(), *(Member(*one[1:]) for one in entering)})
 
     # ---- ticks: being there, putting out, and making room ----
 
@@ -456,12 +535,14 @@ class Bridge:
         while True:
             await asyncio.sleep(self._lease_s / _TICKS)
             await self._publish(batches.TICK)
+            if not self._views.is_known:
+                await self._publish(batches.ASK)
             with contextlib.suppress(Again):
                 await self._make_room()
 
     async def _make_room(self) -> None:
         """Put out machines that are silent, and take away what every other one has re-sent."""
-        lows = []
+        lows, others = [], set()  # others: those that are in
         for machine in await self._engine.machines():
             last = await self._engine.last(machine)
             if last is None:
@@ -474,6 +555,9 @@ class Bridge:
                 await self._put_out(last, batch)
             else:
                 lows.append(min(batch.low, last.place))
+            others.add(machine)
+        if self._n_ticks >= _TICKS and self._views.may_answer_itself(others - {self.machine}):
+            await self._publish(batches.MEMBERS)
         if lows and min(lows) > 0:
             await self._engine.purge_below(min(lows))
 

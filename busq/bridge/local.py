@@ -20,19 +20,20 @@ from typing import Any
 import busq
 from busq._native import _core as core
 from busq._port import wide_words
-from busq._port.wide_words import Tail
+from busq._port.wide_views import Groups, Member, latest_groups
+from busq._port.wide_words import DEATH, Tail
 from busq.bridge.batches import Item
 from busq.bridge.errors import Ended
 from busq.bridge.notes import note
+from busq.bridge.views import death_of
 
 CAPACITY_MIN = 512  # so that what callers have under way, and the cursor between two drains, finds room
 DRAIN_EVERY = 256
 WHOLE = 0xFFFFFFFF  # the index of a batch's end
-PROGRESS = 3  # beside the words of requests: an entry of the cursor alone
 
 _PATIENCE_S = 1.0
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0005, 0.05
-_EMPTY = bytes(4)  # the body of one message without data
+_VIEWS_MAX = 64  # in their queue, before the old ones are taken away
 
 
 class Local:
@@ -43,6 +44,10 @@ class Local:
         self._check_bus()
         self.inbox = self._join(wide_words.inbox_of(domain))
         self.cursor = self._join(wide_words.cursor_of(domain))
+        self.views = self._join(wide_words.views_of(domain))
+        self._n_views = _VIEWS_MAX  # since the old ones were taken away
+        self._n_deaths = 0
+        self._told: set[Member] = set()  # whose deaths are in the inbox
         self._last: Any = None  # the entry that stays, and what stands in it
         self.last_tail: Tail | None = None
         self._n_since_drain = 0
@@ -58,6 +63,7 @@ class Local:
         """Leave; what is under way waits for a successor."""
         self.inbox.close()
         self.cursor.close()
+        self.views.close()
 
     def _check_bus(self) -> None:
         facts = self.bus.stats()
@@ -142,16 +148,11 @@ class Local:
 
     # ---- re-sending ----
 
-    def receivers(self, group: str | None, reply_to: str | None) -> list[str]:
-        """Return to which queues a message goes at once: the cursor, the members here, and that of its sender."""
-        to = [self.cursor.name]
-        if group is not None:
-            to.append(f"@{wide_words.local_part(group, self.domain)}")
-        if reply_to is not None:
-            to.append(reply_to)
-        return to
+    def receivers(self, targets: list[int], reply_to: str | None) -> list[str | int]:
+        """Return where a message goes at once: to the cursor, the members here, and the queue of its sender."""
+        return [self.cursor.name, *targets, *([reply_to] if reply_to else [])]
 
-    async def resend(self, item: Item, part: tuple[int, int], tail: Tail, to: list[str]) -> AsyncIterator[int]:
+    async def resend(self, item: Item, part: tuple[int, int], tail: Tail, to: list[str | int]) -> AsyncIterator[int]:
         """Send messages of an item, each in one multicast; yield after each step how many of the item were sent.
 
         `part` is the first one's number and the number behind the last one; `tail` is that of the item's first message.
@@ -172,31 +173,65 @@ class Local:
                 self.drain()
                 await room.wait()
 
-    def _try(self, to: list[str], item: Item, first: int, stop: int, tail: Tail) -> int:
+    def _try(self, to: list[str | int], item: Item, first: int, stop: int, tail: Tail) -> int:
         """Send messages until there is no room, or a receiver has gone; return how many were sent."""
         sent = core.Note()
         encoded = wide_words.write_tail(tail)
         try:
             core.send_wide_many(self.inbox, to, item.body, item.n_messages, first, stop, encoded, sent)
         except (busq.PeerDead, busq.UnknownPeer):
-            if len(to) > 1 and not to[-1].startswith("@") and not self._lives(to[-1]):
-                del to[-1]
-            elif len(to) > 1 and to[1].startswith("@"):
-                del to[1]  # it has no members here
-            else:
+            self.bus.repair()
+            names, targets = self._living()
+            left = [one for one in to if one in (names if isinstance(one, str) else targets)]
+            if len(left) == len(to) or self.cursor.name not in left:
                 raise
+            to[:] = left
         return int(sent.sent)
 
-    async def note_progress(self, tail: Tail) -> None:
-        """Write an entry of the cursor alone."""
+    async def note_progress(self, tail: Tail, members: bytes | None = None) -> None:
+        """Write an entry of the cursor alone, or with it the members of all groups."""
         encoded, room = wide_words.write_tail(tail), _Room(self)
-        while not core.send_wide_many(self.inbox, self.cursor.name, _EMPTY, 1, 0, 1, encoded, core.Note()):
+        to = [self.cursor.name] if members is None else [self.cursor.name, self.views.name]
+        body = wide_words.whole_body(members or b"")
+        while not core.send_wide_many(self.inbox, to, body, 1, 0, 1, encoded, core.Note()):
             self.drain()
             await room.wait()
         self.drain()
 
-    def _lives(self, name: str | None) -> bool:
-        return any(one["name"] == name and one["alive"] for one in self.bus.stats()["peers"])
+    def _living(self) -> tuple[set[str], set[int]]:
+        """Return what can be sent to: names, and targets of peers."""
+        there = [one for one in self.bus.stats()["peers"] if one["alive"]]
+        return {one["name"] for one in there}, {one["incarnation"] << 16 | one["slot"] for one in there}
+
+    # ---- members ----
+
+    def members(self) -> Groups | None:
+        """Return the members of all groups, as of the cursor; None where no predecessor knew any."""
+        return latest_groups(self.bus._raw(), self.domain)
+
+    def drop_old_views(self) -> None:
+        """Take away all views but the last, now and then."""
+        self._n_views += 1
+        if self._n_views >= _VIEWS_MAX:
+            self._n_views = 0
+            n_old = len(self.bus.peek(self.views.name, bytes_max=1)) - 1
+            if n_old > 0:
+                self.views.recv_many(n_old, timeout=0)
+
+    def tell_deaths(self, members: set[Member]) -> None:
+        """Send a request of one's own for each dead one: it stands in the inbox behind all that the dead has sent."""
+        self._told &= members
+        if not members:
+            return
+        self.bus.repair()
+        _, targets = self._living()
+        for member in members - self._told:
+            if member.target not in targets:
+                self._n_deaths += 1
+                head = wide_words.request_head(DEATH, self._n_deaths, "", "", (len(death := death_of(member)),))
+                with contextlib.suppress(busq.Full):  # at the next look
+                    self.inbox.send(self.inbox.name, head + death, timeout=0)
+                    self._told.add(member)
 
     def why_full(self) -> str:
         """Name the queues that keep this machine from going on."""

@@ -6,10 +6,10 @@ known again on every machine, and what was a message of each bridge becomes one 
 
 - It is sent by the bridge of the machine that it was sent on; if that was not recorded, by the first that re-sent it.
 - All receivers of all machines are its destinations, and so are the other bridges: where they re-send it, they get it.
-- A bridge that re-sends messages to a group before and after it, in one view, should have re-sent it as well.
+- A bridge that re-sends messages of one view before and after it should have re-sent it as well.
 
 A process is called by its machine and its name, and so is a group.  Times and stamps, which are those of one machine,
-are left out, and so is what a bridge sends to its cursor, which it reads when it likes.
+are left out, and so is what a bridge sends to queues of its own, which it reads when it likes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = ["gather", "merged", "read"]
 
 
 _PARTS = "machines"  # an option of a source: which of its files are whose
-_NEEDED = ("label", "group", "view")
+_NEEDED = ("label",)
 _OF_ONE_CLOCK = ("stamp", "time_ns", "commit_ns", "end_ns", "clock")
-_BRIDGE, _CURSOR = "bridge@", "cursor@"
-_NAMED = r"^(?P<elsewhere>elsewhere/)?(?P<place>[0-9]+)\.(?P<index>[0-9]+)$"
+_BRIDGE, _OF_BRIDGES = "bridge@", ("cursor@", "views@")
+_NAMED = r"^(?P<elsewhere>elsewhere/)?(?P<place>[0-9]+)\.(?P<index>[0-9]+)(?P<viewed> in view (?P<view>[0-9]+))?$"
 _INDEX_BITS = 20  # a batch has fewer messages
 
 
@@ -104,7 +104,7 @@ def merged(source: Source, machines: dict[str, Run]) -> Run:
         offset = len(processes)
         processes += [f"{name}/{process}" for process in run.processes]
         findings += [replace(one, process=f"{name}/{one.process}" if one.process else "") for one in run.findings]
-        cursors = [process for process, called in enumerate(run.processes) if called.startswith(_CURSOR)]
+        cursors = [process for process, called in enumerate(run.processes) if called.startswith(_OF_BRIDGES)]
         for process, log in enumerate(run.logs):
             moved = _moved(log.slice(0, 0) if process in cursors else log, offset, name, cursors)
             logs.append(moved)
@@ -165,8 +165,7 @@ class _Copies:
     process: Ints  # the bridge
     row: Ints  # in its log
     message: Ints
-    view: Ints  # -1: to no group
-    group: Any  # their names, without the machine
+    view: Ints  # of the group, on all machines; 0: none that is known
 
     @classmethod
     def of(cls, log: pa.Table, machine: int, process: int) -> _Copies:
@@ -178,9 +177,8 @@ class _Copies:
         rows = np.flatnonzero(pc.fill_null(is_one, False).to_numpy(zero_copy_only=False))
         parts = found.take(pa.array(rows))
         place, index = (numbers(pc.struct_field(parts, name).cast(pa.int64())) for name in ("place", "index"))
+        view = pc.struct_field(parts, "view")
         taken = log.take(pa.array(rows))
-        has_groups = {"group", "view"} <= set(log.column_names)
-        group = taken["group"].cast(pa.string()) if has_groups else pa.nulls(len(rows), pa.string())
         return cls(
             key=place << _INDEX_BITS | index,
             is_other=numbers(pc.not_equal(pc.struct_field(parts, "elsewhere"), "").cast(pa.int64())),
@@ -188,8 +186,7 @@ class _Copies:
             process=np.full(len(rows), process, np.int64),
             row=rows.astype(np.int64),
             message=numbers(taken["message"]),
-            view=numbers(taken["view"]) if has_groups else np.full(len(rows), -1, np.int64),
-            group=np.array([(name or "").partition("/")[2] for name in group.to_pylist()], np.object_),
+            view=numbers(pc.if_else(pc.equal(view, ""), "0", view).cast(pa.int64())),
         )
 
     @classmethod
@@ -241,13 +238,7 @@ class _Joined:
         chosen = np.arange(log.num_rows)
         chosen[rows] = log.num_rows + np.arange(len(rows))
         log = replaced(log, "kind", pa.array(kind))
-        log = replaced(log, "destinations", pa.concat_arrays([old, new.cast(old.type)]).take(pa.array(chosen)))
-        for name in ("group", "view"):  # each machine has its own of them
-            if name in log.column_names:
-                is_copy = np.zeros(log.num_rows, bool)
-                is_copy[self.copies.row[mine]] = True
-                log = replaced(log, name, pc.if_else(pa.array(is_copy), pa.scalar(None, log[name].type), log[name]))
-        return log
+        return replaced(log, "destinations", pa.concat_arrays([old, new.cast(old.type)]).take(pa.array(chosen)))
 
     def _destinations(self, logs: Sequence[pa.Table]) -> dict[int, tuple[Ints, pa.Array]]:
         """Return the rows that each bridge sends for all, and their receivers."""
@@ -275,17 +266,17 @@ class _Joined:
         return found
 
     def _left_out(self) -> Iterator[tuple[Ints, Ints]]:
-        """Give the messages to a group that a machine has left out between two of them, in one view; and its bridge."""
+        """Give the messages of a view that a machine has left out between two of them; and its bridge."""
         its = self.copies
-        for group in sorted(set(its.group[its.view >= 0].tolist())):
-            is_its = (its.group == group) & (its.view >= 0)
+        for view in np.unique(its.view[its.view > 0]):
+            is_its = its.view == view
             heads = np.unique(self.first[is_its])
             for machine in np.unique(its.machine[is_its]):
                 here = np.flatnonzero(is_its & (its.machine == machine))  # by place, as all of them
                 at = np.searchsorted(its.key[here], its.key[heads])
                 inside = (at > 0) & (at < len(here))
                 before, after = here[at[inside] - 1], here[at[inside]]
-                is_out = (its.key[after] != its.key[heads[inside]]) & (its.view[before] == its.view[after])
+                is_out = its.key[after] != its.key[heads[inside]]
                 yield heads[inside][is_out], its.process[before][is_out]
 
 

@@ -39,6 +39,7 @@ LABELS = {
     lib.BUSQ_LABEL_DIED: "the process died while it wrote this down",
     lib.BUSQ_LABEL_KILLED: "the recorder was killed before it had written this",
 }
+IN_VIEW = " in view "  # behind it, where one is known
 NAMES = {lib.BUSQ_LABEL_WIDE_OWN: "", lib.BUSQ_LABEL_WIDE: ELSEWHERE}  # before the place of a message to a wide group
 
 
@@ -83,10 +84,13 @@ class Columns:
         last = max(*LABELS, *NAMES)
         texts = pa.array([LABELS.get(number) for number in range(last + 1)], pa.string()).take(labels)
         starts = pa.array([NAMES.get(number) for number in range(last + 1)], pa.string()).take(labels)
-        numbers = [self._array(pa.int64(), raw, 8) for raw in (self._columns.place, self._columns.place_index)]
-        place, index = (column.cast(pa.string()) for column in numbers)
+        raw = self._columns
+        place, index, view = (
+            self._array(pa.int64(), one, 8).cast(pa.string()) for one in (raw.place, raw.place_index, raw.view)
+        )
         places = pc.binary_join_element_wise(pc.binary_join_element_wise(starts, place, ""), index, ".")
-        return pc.coalesce(texts, places)
+        viewed = pc.binary_join_element_wise(places, view, IN_VIEW)
+        return pc.coalesce(texts, pc.if_else(pc.equal(view, "0"), places, viewed))
 
     def table(self, run: str, process: int, groups: list[str]) -> pa.Table:
         """Return the rows with the columns of the schema; `groups` are the names of groups by their numbers."""

@@ -24,6 +24,7 @@ static const struct {
                  {"LISTEN_MESSAGES", BUSQ_LISTEN_MESSAGES},
                  {"LISTEN_ROOM", BUSQ_LISTEN_ROOM},
                  {"LISTEN_LIVES", BUSQ_LISTEN_LIVES},
+                 {"KIND_DATA", BUSQ_KIND_DATA},
                  {"KIND_VIEW", BUSQ_KIND_VIEW},
                  {"KIND_JOINED", BUSQ_KIND_JOINED},
                  {"KIND_LEFT", BUSQ_KIND_LEFT},

@@ -16,10 +16,21 @@ enum {
 
 /* ---- preparing ---- */
 
+static int is_wide_view(const busq_message *found)
+{
+  busq_wide tail;
+  if (found->form != BUSQ_FORM_WIDE || found->size_bytes < sizeof tail)
+    return 0;
+  memcpy(&tail, (const char *)found->data + found->size_bytes - sizeof tail, sizeof tail);
+  return tail.flags & BUSQ_WIDE_VIEW;
+}
+
 static message_kind kind_of(const busq_message *found)
 {
   if ((found->form & ~BUSQ_FORM_ENVELOPE) == BUSQ_FORM_CONTROL)
     return KIND_CONTROL;
+  if (is_wide_view(found))
+    return KIND_VIEW;
   if (!(found->form & BUSQ_FORM_ENVELOPE) || found->kind == BUSQ_KIND_DATA)
     return KIND_DATA;
   switch (found->kind) {
@@ -87,13 +98,15 @@ static int wide_end(Message *message)
   const Py_ssize_t size = PyBytes_Size(message->more->wide) - (Py_ssize_t)sizeof tail;
   const char *text = PyBytes_AsString(message->more->wide);
   memcpy(&tail, text + size, sizeof tail);
+  message->form = BUSQ_FORM_DATA;
+  if (is_event((message_kind)message->kind)) /* reading it finds out its sender */
+    return 1;
   PyObject *name = PyUnicode_DecodeUTF8(text + size - tail.name_bytes, tail.name_bytes, "replace");
   if (!name)
     return 0;
   Py_XDECREF(message->sender);
   message->sender = name;
   message->life = 0;
-  message->form = BUSQ_FORM_DATA;
   return 1;
 }
 
@@ -107,8 +120,11 @@ __attribute__((noinline)) static int fill_rest(Port *self, Message *message, con
     message->is_unfinished = (is_event((message_kind)message->kind) || found->n_nodes || found->n_handles) &&
                              !nodes_fill_known(self, message, found);
   }
-  if (form == BUSQ_FORM_WIDE && !wide_begin(message, found))
-    return 0;
+  if (form == BUSQ_FORM_WIDE) {
+    if (!wide_begin(message, found))
+      return 0;
+    message->is_unfinished = message->is_unfinished || is_event((message_kind)message->kind);
+  }
   const int is_object = (form == BUSQ_FORM_OBJECT || form == BUSQ_FORM_CODED) && self->codec;
   const int is_request = (form == BUSQ_FORM_ASK || form == BUSQ_FORM_REPLY) && found->size_bytes >= sizeof(busq_request);
   if (message->is_unfinished || is_object || is_request) {

@@ -736,6 +736,51 @@ static void wide_run_count(wide_run *run)
   memcpy(at, &last, sizeof last);
 }
 
+/* Receivers of a bridge: queues by their names, and members by their targets, since another peer may have a name by now.  False with an exception. */
+static int wide_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  for (Py_ssize_t i = 0; i < PyList_Size(to); i++) {
+    PyObject *one = PyList_GetItem(to, i);
+    int result = BUSQ_OK;
+    if (PyLong_Check(one))
+      targets[i] = PyLong_AsUnsignedLongLong(one);
+    else
+      result = port_target(self, one, &targets[i]);
+    if (result != BUSQ_OK && result != RAISED)
+      error_raise(self->state, result);
+    if (PyErr_Occurred())
+      return 0;
+  }
+  return 1;
+}
+
+/* A remembered receiver may be out of date. */
+static int wide_forget(Port *self, PyObject *to)
+{
+  for (Py_ssize_t i = 0; i < PyList_Size(to); i++)
+    if (!PyLong_Check(PyList_GetItem(to, i)) && !port_forget(self, PyList_GetItem(to, i)))
+      return 0;
+  return 1;
+}
+
+/* Sends a run to targets: a result of the core. */
+static int wide_run_send(Port *self, wide_run *run, const uint64_t *targets, uint32_t n_targets, Note *note)
+{
+  int result = BUSQ_OK;
+  for (Py_ssize_t i = run->first; i < run->stop && result == BUSQ_OK; i++) {
+    uint32_t sent = 0;
+    busq_part parts[] = {{NULL, 0}, {run->tail, run->tail_bytes}};
+    if (!wide_run_pass(run, i, &parts[0]))
+      return RAISED;
+    sending call = {.peer = self->peer, .parts = parts, .n_parts = 2, .form = BUSQ_FORM_WIDE, .sent = &sent};
+    call.to = (busq_letter){.targets = targets, .n_targets = n_targets};
+    result = send_resolved(self, &call, 0, 0);
+    note->sent += sent;
+    wide_run_count(run);
+  }
+  return result;
+}
+
 /* send_wide_many(port, to, body, count, first, stop, tail, note): the messages from `first` to before `stop` of a body, where the
  * tail is that of the first one.  False where there is no room; the note counts what was sent, also before an exception. */
 static PyObject *send_wide_many(PyObject *module, PyObject *args)
@@ -744,22 +789,22 @@ static PyObject *send_wide_many(PyObject *module, PyObject *args)
   PyObject *object, *to, *body, *tail, *note;
   Py_ssize_t count;
   wide_run run;
-  if (!PyArg_ParseTuple(args, "OOSnnnSO!", &object, &to, &body, &count, &run.first, &run.stop, &tail, state->note_type, &note))
+  if (!PyArg_ParseTuple(args, "OO!SnnnSO!", &object, &PyList_Type, &to, &body, &count, &run.first, &run.stop, &tail,
+                        state->note_type, &note))
     return NULL;
   Port *self = port_checked(module, object);
   if (!self || !wide_run_begin(&run, body, count, tail))
     return NULL;
-  int result = BUSQ_OK;
-  for (Py_ssize_t i = run.first; i < run.stop && result == BUSQ_OK; i++) {
-    uint32_t sent = 0;
-    busq_part parts[] = {{NULL, 0}, {run.tail, run.tail_bytes}};
-    if (!wide_run_pass(&run, i, &parts[0]))
-      return NULL;
-    sending call = {.parts = parts, .n_parts = 2, .form = BUSQ_FORM_WIDE, .sent = &sent};
-    result = send_whole(self, &call, to, NULL, 0, 0);
-    ((Note *)note)->sent += sent;
-    wide_run_count(&run);
-  }
+  const size_t n = (size_t)PyList_Size(to);
+  uint64_t *targets = malloc((n + 1) * sizeof *targets);
+  if (!targets)
+    return PyErr_NoMemory();
+  int result = RAISED;
+  if (wide_targets(self, to, targets))
+    result = wide_run_send(self, &run, targets, (uint32_t)n, (Note *)note);
+  free(targets);
+  if (is_outdated(result) && !wide_forget(self, to))
+    result = RAISED;
   return once_done(self, result);
 }
 

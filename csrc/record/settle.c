@@ -113,6 +113,7 @@ static bool send_add(const translation *now, const busq_trace_record *record)
     row.label = record->flags & BUSQ_TRACE_OWN ? BUSQ_LABEL_WIDE_OWN : BUSQ_LABEL_WIDE;
     row.place = (int64_t)last->sent.place;
     row.place_index = last->sent.index;
+    row.view = (int64_t)last->sent.view;
   }
   return row_add(now, &row);
 }

@@ -73,7 +73,7 @@ typedef struct {
     };
     busq_trace_destination more[BUSQ_TRACE_PER_MORE];
     struct {
-      uint64_t view; /* in which a message was sent to a group */
+      uint64_t view; /* in which a message was sent to a group, of this bus or of several machines */
       uint32_t group; /* 1 + its index; 0: to none, but by a bridge */
       uint32_t index; /* of a message that a bridge re-sends, at its place */
       uint64_t place;

@@ -147,6 +147,15 @@ class Member(threading.Thread):
         return self
 
 
+def has_entered(peer: busq.Peer) -> bool:
+    """Enters, if its bridge is not dead just now."""
+    try:
+        peer.enter("prices")
+    except busq.PeerDead:
+        return False
+    return True
+
+
 class Visitor:
     """A member in a process of its own, which is killed and stopped."""
 
@@ -159,7 +168,8 @@ class Visitor:
         if self.pid == 0:
             with contextlib.suppress(BaseException), busq.Bus.open(self._machine.bus.name) as bus:
                 peer = bus.join(f"visitor-{os.getpid()}")
-                peer.enter("prices")
+                while not has_entered(peer):
+                    time.sleep(0.01)
                 while os.getppid() != 1:
                     with contextlib.suppress(busq.Empty):
                         peer.recv_many(100, timeout=1)

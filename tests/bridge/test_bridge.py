@@ -57,20 +57,6 @@ def test_what_another_machine_has_sent_lies_before_a_sync(machine: Make) -> None
             assert [message.data for message in alice.recv_many(9, timeout=0) if message.kind == "data"] == [b"%d" % n]
 
 
-@pytest.mark.long
-def test_the_members_here_are_those_of_the_local_part(machine: Make) -> None:  # noqa: F811
-    here = machine("m1")
-    with here.bus.join("alice") as alice, here.bus.join("bob") as bob:
-        alice.enter("prices")
-        bob.enter("prices")
-        assert alice.view("prices").members == ("alice", "bob")
-        assert alice.recv(timeout=WAIT_S).group == "prices@d"
-        bob.leave("prices")
-        alice.send("@prices", b"to one", timeout=WAIT_S)
-        assert [data for _, data, _ in data_of(alice, 1)] == [b"to one"]
-        assert [message.kind for message in bob.recv_many(9, timeout=0)] == ["view", "view"]
-
-
 def test_what_can_not_be_sent_is_refused_with_a_sentence(machine: Make) -> None:  # noqa: F811
     here = machine("m1")
     with here.bus.join("alice") as alice, here.bus.join("bob") as bob:

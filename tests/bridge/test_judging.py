@@ -58,7 +58,7 @@ def test_two_machines_are_one_run_in_one_order(recorded: Path) -> None:
     (run,) = json.loads(found.stdout)["runs"]
     assert {"m1/alice", "m2/bob", "m1/bridge@d", "m2/bridge@d"} <= set(run["processes"])
     verdicts = {name: check["verdict"] for name, check in run["verdicts"].items()}
-    for name in ("duplicated", "phantom", "fifo", "causal", "consistent", "lost", "views"):
+    for name in ("duplicated", "phantom", "fifo", "causal", "consistent", "lost"):
         assert verdicts[name] == "valid", found.stdout
 
 
@@ -74,7 +74,7 @@ def test_each_message_is_one_with_receivers_on_both_machines(recorded: Path) -> 
         )
         if kind == Kind.SEND and set(members) <= set(to)
     }
-    assert len(wide) == 80
+    assert len(wide) == 81  # and the view in which all of them are
     for member in members:
         assert [one for one in delivered(run.logs[member]) if one in wide] == [
             one for one in delivered(run.logs[members[0]]) if one in wide

@@ -56,10 +56,10 @@ class Scene:
         self.here, self.there = machine("m1", begins=False), machine("m2")
         begun = self.bridge(self.here.bus, "m1", self.here.server.url)
         wait_until("the group is wide", self.here.group_is_wide)
-        begun.end()
         self.alice, self.bob = self.here.bus.join("alice"), self.there.bus.join("bob")
-        self.alice.enter("prices")
-        self.bob.enter("prices")
+        self.alice.enter("prices", timeout=WAIT_S)
+        self.bob.enter("prices", timeout=WAIT_S)
+        begun.end()
         self.senders = [self.here.bus.join(f"sender{n}") for n in range(len(WAYS))]
         self.rounds = 0
 

@@ -43,7 +43,7 @@ class Stream:
 
 def publish(stream: Stream) -> int:
     """Publish one request; return the place of its batch, 0 for none."""
-    local: Any = SimpleNamespace(bus_id=b"b" * 16, domain="d", last_tail=None)
+    local: Any = SimpleNamespace(bus_id=b"b" * 16, domain="d", last_tail=None, members=lambda: None)
     bridge = Bridge(local, stream, Settings("m1"))
     item = batches.Item(0, 7, 1, "alice", "prices", 1, b"\1\0\0\0" + b"5")
     return asyncio.run(bridge._publish(batches.DATA, (item,)))

@@ -253,7 +253,7 @@ static send_detail detail_of(const busq_record *record, uint32_t n_targets, uint
   const char *payload = (const char *)record + busq_record_payload_offset(n_targets, bytes);
   memcpy(&detail.wide, payload + bytes - envelope - sizeof detail.wide, sizeof detail.wide);
   if (detail.wide.index != BUSQ_WIDE_NONE)
-    detail.flags |= (uint8_t)(BUSQ_TRACE_WIDE | (detail.wide.is_own ? BUSQ_TRACE_OWN : 0));
+    detail.flags |= (uint8_t)(BUSQ_TRACE_WIDE | (detail.wide.flags & BUSQ_WIDE_OWN ? BUSQ_TRACE_OWN : 0));
   return detail;
 }
 
@@ -262,7 +262,7 @@ static void detail_write(busq_trace_ring *ring, uint64_t position, const send_de
   busq_trace_record *more = busq_trace_ring_at(ring, position);
   more->kind = BUSQ_TRACE_MORE;
   more->sent.group = detail->group;
-  more->sent.view = detail->view;
+  more->sent.view = detail->flags & BUSQ_TRACE_WIDE ? detail->wide.view : detail->view;
   more->sent.place = detail->wide.place;
   more->sent.index = detail->wide.index;
   busq_trace_ring_publish(ring, position, BUSQ_TRACE_DONE);
