@@ -17,7 +17,7 @@ from busq.stage import Stage
 
 TAKEN = ("lost", "agreement", "uniform", "stuck")
 GO_ON = ("causal-vector:on_crash=go-on", "sequencer:on_crash=go-on")
-SLOW = ("lamport", "token", "skeen", "bus1", "lamport-literal")
+SLOW = ("lamport", "token", "skeen", "abcast", "bus1", "lamport-literal")
 EVERY = [*(name for name in ORDERS), *GO_ON]
 
 
