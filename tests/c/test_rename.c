@@ -593,7 +593,7 @@ TEST(test_where_there_is_no_renaming_names_do_matter)
   for (uint32_t number = 0; text_of(number); number++) {
     uint32_t options;
     const busq_order *order = busq_order_parse(text_of(number), &options);
-    if (!order->rename)
+    if (!order->rename && order->clock != BUSQ_CLOCK_LIST) /* names stand in lists, which only their orders can read */
       check_example(text_of(number), order, options, 0, test_seed);
   }
 }
