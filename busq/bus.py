@@ -257,16 +257,17 @@ class Bus:
         Parameters: `name`, 1 to 200 bytes without "/"; `order`, the ordering protocol, perhaps with options, as in
         "lamport:ack=all" (`busq.orders.ORDERS`); `peers`, how many may be joined at once, or of another order than
         bus1, how many belong to the group: each may join once, and some orders need all of them; `capacity`, how many
-        messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together, and the
-        largest message; `permissions`, 0o600 or, for a group, 0o660; `groups`, how many names of groups and of watched
-        peers there is room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (None:
-        1024 for all peers together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`,
-        the name goes with the last process that has the bus open, whatever ends it, and does not wait for `unlink`;
-        `reserve`, False reserves memory where it is needed instead of now: then a bus with many places and a large
-        arena costs what is used of it, and a full file system is NoSpace where a peer joins, or first looks into its
-        queue, or a message is sent;
-        `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in whatever was not
-        left out.
+        messages a queue holds before senders wait; `arena`, bytes for messages in flight, all peers together: a
+        message that it can not hold, of up to 4 GiB, takes memory of its own while it is in flight (but of another
+        order than bus1, or where this process has a limit on its addresses, the arena is the largest message);
+        `permissions`, 0o600 or, for a group, 0o660; `groups`, how many names of groups and of watched peers there is
+        room for, 0 to 65534; `nodes`, how many nodes each peer may have at once, 0 to 65535 (None: 1024 for all peers
+        together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`, the name goes with
+        the last process that has the bus open, whatever ends it, and does not wait for `unlink`; `reserve`, False
+        reserves memory where it is needed instead of now: then a bus with many places and a large arena costs what is
+        used of it, and a full file system is NoSpace where a peer joins, or first looks into its queue, or a message
+        is sent; `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in
+        whatever was not left out.
 
         A process has a bus open until it has closed its handle and the peers that joined through it; a forked child
         has it open as well.  Where the last process is killed, or ends by `os._exit`, the name goes when the next one
@@ -274,7 +275,7 @@ class Bus:
 
         Errors: FileExistsError, NoSpace, PermissionError, ValueError, TypeError; with `exist_ok` also those of `open`.
         Cost: some milliseconds; arena + 16 bytes x peers x capacity of shared memory, 24 bytes x peers + 9 kB for each
-        of the groups, 8 bytes x peers + 128 bytes for each node of each peer, and a little more.
+        of the groups, 8 bytes x peers + 128 bytes for each node of each peer, and a little more; 32 GiB of addresses.
 
         >>> import busq
         >>> with busq.Bus.create("doc-create", peers=4) as bus:

@@ -128,10 +128,11 @@ class _Base(Awaited[_T], Ending):
             if not self._is_closed and self._has_ended():
                 raise errors.ShutDown(f"{self!r} was shut down") from error
             raise ValueError(f"{self!r} is closed: {error}") from error
-        if size_of(data) > self._home.arena_bytes:
+        if size_of(data) > self._home.largest_bytes:
             raise ValueError(
                 f"an object of {size_of(data):,} bytes when pickled: the bus of this queue takes at most "
-                f"{self._home.arena_bytes:,}; make the queue on a bus with a larger arena (bus=)"
+                f"{self._home.largest_bytes:,}; up to 4 GiB, make it on a bus of its own (bus=) with a larger arena "
+                "and reserve=False"
             ) from error
         if isinstance(error, errors.PeerDead | errors.UnknownPeer):
             raise BrokenPipeError(errno.EPIPE, f"{self!r} is gone: {error}") from error
@@ -311,7 +312,7 @@ class Queue(_Base[_T]):
     Parameters: `maxsize`, how many objects it holds before `put` waits; 0 or less is no limit: then `put` waits for
     50 milliseconds at most, and what finds no room in shared memory waits in this process, in order, until it does; so
     do those of a `maxsize` above 3072, or the capacity of `bus`.  `bus`, the bus that holds it; the default one takes
-    objects of up to 2 GiB when pickled, as far as there is shared memory; `views`, True to get arrays, Arrow tables and
+    objects of up to 4 GiB when pickled, as far as there is shared memory; `views`, True to get arrays, Arrow tables and
     all that hands its buffers over out of band (pickle protocol 5) without a copy, as `Message.object` does: they are
     read-only views of shared memory, and keep it until the last of them is dropped.  Otherwise they are the getter's
     own.  `ends`, True to have it shut down once no process is left that may put: `get` raises ShutDown then, behind

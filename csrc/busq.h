@@ -63,19 +63,22 @@ typedef struct busq_window busq_window;
 typedef struct {
   uint32_t peers;       /* how many may be joined at once */
   uint32_t capacity;    /* messages a queue holds before its senders wait */
-  uint64_t arena_bytes; /* memory for messages on their way, all peers together; the largest payload */
+  uint64_t arena_bytes; /* memory for messages on their way, all peers together; the largest payload, unless takes_larger */
   uint32_t permissions; /* mode bits of the file */
   const char *order;    /* as people write it: "lamport:ack=all"; NULL: bus1 */
   uint32_t is_temporary; /* the name goes with the last process that has it open */
   uint32_t groups;      /* names of groups and of watched peers; 0: none */
   uint32_t nodes;       /* of each peer; 0: none */
   uint32_t reserves_late; /* memory is reserved when a peer joins, and when messages or a queue need it, instead of now */
+  uint32_t takes_larger; /* up to 4 GiB: what the arena can't hold takes memory while it is on its way; the bus has 32 GiB of addresses more, so
+                          * this is ignored where the process has a limit on those, and where the order is not bus1 */
 } busq_config;
 
 typedef struct {
   uint32_t peers;
   uint32_t capacity;
   uint64_t arena_bytes;
+  uint64_t payload_bytes_max; /* the largest payload */
   uint64_t arena_used_bytes; /* extents in use, rounded up */
   uint64_t segment_bytes;
   uint64_t created_ns; /* CLOCK_REALTIME */

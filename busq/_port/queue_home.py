@@ -47,7 +47,7 @@ class Home:
         facts = self.raw.facts()
         self.places: int = facts["peers"]
         self.capacity: int = facts["capacity"]
-        self.arena_bytes: int = facts["arena"]
+        self.largest_bytes: int = facts["largest"]
         self.key = bus._key()
         if os.geteuid() == 0:  # a worker may drop that, and then put and get
             self.raw.expect_another_user()

@@ -55,6 +55,7 @@ static PyObject *create(PyObject *module, PyObject *args)
   config.arena_bytes = arena_bytes;
   config.is_temporary = is_temporary != 0;
   config.reserves_late = !reserves;
+  config.takes_larger = 1;
   Py_BEGIN_ALLOW_THREADS
   result = busq_bus_create(directory, name, &config, &bus);
   Py_END_ALLOW_THREADS
@@ -164,9 +165,10 @@ static PyObject *bus_facts(Bus *self, PyObject *unused)
   size_t n = 0;
   while (n < bytes && facts.order[n])
     n++;
-  return Py_BuildValue("{s:N,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:d,s:I,s:N,s:N,s:I}", "order", text_of(facts.order, n), "peers", facts.peers,
+  return Py_BuildValue("{s:N,s:I,s:I,s:I,s:I,s:K,s:K,s:K,s:K,s:d,s:I,s:N,s:N,s:I}", "order", text_of(facts.order, n), "peers", facts.peers,
                        "capacity", facts.capacity, "groups", facts.groups, "nodes", facts.nodes, "arena",
-                       (unsigned long long)facts.arena_bytes, "arena_used_bytes", (unsigned long long)facts.arena_used_bytes,
+                       (unsigned long long)facts.arena_bytes, "largest",
+                       (unsigned long long)facts.payload_bytes_max, "arena_used_bytes", (unsigned long long)facts.arena_used_bytes,
                        "segment_bytes", (unsigned long long)facts.segment_bytes, "created_s", (double)facts.created_ns / 1e9,
                        "creator_pid", facts.creator_pid, "shut_down", PyBool_FromLong(facts.is_shut_down != 0), "temporary",
                        PyBool_FromLong(facts.is_temporary != 0), "permissions", facts.permissions);

@@ -235,7 +235,7 @@ static bool queue_holds(const busq_bus *bus, uint32_t slot, uint32_t sender, uin
   busq_reference reference;
   for (; head < tail && tail - head <= ring.slot_count; head++)
     if (busq_ring_look(&ring, head, &reference) && busq_tag_sequence(reference.tag) == sequence &&
-        reference.record < busq_bus_units(bus) &&
+        busq_bus_has_units(bus, reference.record + UINT64_C(1)) &&
         busq_record_sender(busq_bus_record(bus, reference.record)) == sender &&
         busq_load_acquire(&busq_bus_record(bus, reference.record)->state.lo) == (reference.tag | BUSQ_PHASE_COMMITTED))
       return true;

@@ -29,6 +29,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,6 +112,13 @@ static int region_check_order(const char *order)
              : BUSQ_OK;
 }
 
+static bool region_takes_larger(const busq_config *config)
+{
+  struct rlimit addresses;
+  return config->takes_larger && (!config->order || strcmp(config->order, "bus1") == 0) &&
+         getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur == RLIM_INFINITY;
+}
+
 static int region_check_config(const busq_config *config, busq_geometry *geometry)
 {
   if (config->permissions != 0600 && config->permissions != 0660)
@@ -122,6 +130,7 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
       .groups = config->groups,
       .nodes = config->nodes,
       .reserves_late = config->reserves_late != 0,
+      .takes_larger = region_takes_larger(config),
   };
   if (config->groups > BUSQ_LAYOUT_GROUPS_MAX || config->nodes > BUSQ_LAYOUT_NODES_MAX)
     return busq_error(BUSQ_INVALID, "groups=%u, nodes=%u: expected up to %u groups, and up to %u nodes of each peer", config->groups,
@@ -142,7 +151,7 @@ static int region_reserve(busq_bus *bus, const char *directory)
     return BUSQ_OK;
   errno = number;
   const int result = busq_error_system("can't reserve %llu bytes for bus \"%s\" in \"%s\" (make arena, capacity or peers smaller, or that file system larger; in a container: --shm-size)",
-                                       (unsigned long long)bus->geometry.segment_bytes, bus->name, directory);
+                                       (unsigned long long)busq_geometry_arena_end(&bus->geometry), bus->name, directory);
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 
@@ -263,9 +272,10 @@ static int region_check_header(const busq_bus *bus, const busq_header *header, u
   if (!busq_geometry_compute(&expected, found) ||
       memcmp(&expected, found, sizeof expected) != 0)
     return busq_error(BUSQ_CORRUPT, "the sizes in the header of bus \"%s\" contradict each other", bus->name);
-  if (file_bytes != expected.segment_bytes)
+  const uint64_t bytes_min = busq_geometry_arena_end(&expected); /* and more, once a message was larger than the arena */
+  if (file_bytes < bytes_min || file_bytes > expected.segment_bytes)
     return busq_error(BUSQ_CORRUPT, "bus \"%s\" has %llu bytes, its header says %llu: it was cut short or extended",
-                      bus->name, (unsigned long long)file_bytes, (unsigned long long)expected.segment_bytes);
+                      bus->name, (unsigned long long)file_bytes, (unsigned long long)bytes_min);
   const int result = region_boot_id(boot_id);
   if (!result && memcmp(boot_id, header->boot_id, sizeof boot_id) != 0)
     return busq_error(BUSQ_CORRUPT, "bus \"%s\" was made before this machine was booted: remove it and create it again", bus->name);

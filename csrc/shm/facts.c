@@ -27,8 +27,9 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
       .peers = bus->geometry.peers,
       .capacity = bus->geometry.capacity,
       .arena_bytes = bus->geometry.arena_bytes,
+      .payload_bytes_max = bus->payload_bytes_max,
       .arena_used_bytes = busq_arena_used_bytes(bus, BUSQ_ARENA_NONE),
-      .segment_bytes = bus->geometry.segment_bytes,
+      .segment_bytes = busq_geometry_arena_end(&bus->geometry),
       .created_ns = bus->header->created_ns,
       .creator_pid = bus->header->creator_pid,
       .is_shut_down = busq_load_acquire(&bus->header->is_shut_down) != 0,
@@ -155,8 +156,8 @@ void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts)
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
     const uint64_t word = busq_load_relaxed(&bus->table[extent].word);
     const uint32_t owner = busq_extent_owner(word);
-    if (busq_extent_kind(word) != BUSQ_EXTENT_FREE && owner < n)
-      facts[owner].memory_bytes += bus->geometry.extent_bytes;
+    if (owner < n)
+      facts[owner].memory_bytes += busq_extent_used_bytes(bus, extent, word);
   }
   for (uint32_t reader = 0; reader < n; reader++) {
     const uint32_t queue = (uint32_t)busq_load_acquire(&bus->slots[reader].consumes);

@@ -79,7 +79,7 @@ static int print_layout(void)
   printf("header 0\npeers %lu\nrings %lu\ntable %lu\narena %lu\nend %lu\nslot %zu\nring %lu\nextent %lu\n",
          (unsigned long)geometry->peers_offset, (unsigned long)geometry->rings_offset,
          (unsigned long)geometry->table_offset, (unsigned long)geometry->arena_offset,
-         (unsigned long)geometry->segment_bytes, sizeof(busq_slot),
+         (unsigned long)busq_geometry_arena_end(geometry), sizeof(busq_slot),
          (unsigned long)(geometry->slot_count * sizeof(busq_pair)), (unsigned long)geometry->extent_bytes);
   print_fields();
   busq_bus_free(play_bus);

@@ -257,15 +257,13 @@ def test_every_size_arrives_whole(make_bus: Callable[..., busq.Bus], size: int) 
     assert alice.recv().data == bob.recv().data == bob.recv().data == data[:size]
 
 
-def test_the_largest_message_is_as_large_as_the_arena(make_bus: Callable[..., busq.Bus]) -> None:
+def test_a_message_as_large_as_the_arena(make_bus: Callable[..., busq.Bus]) -> None:
     arena = 1 << 20
     bus = make_bus(arena=arena)
     alice, bob = bus.join("alice"), bus.join("bob")
     for _ in range(3):  # its memory is given back each time
         alice.send(["alice", "bob"], b"m" * arena, timeout=0)
         assert alice.recv().data == bob.recv().data == b"m" * arena
-    with pytest.raises(ValueError, match=str(arena)):
-        alice.send("bob", b"m" * (arena + 1), timeout=0)
 
 
 # ---- time ----
@@ -397,7 +395,6 @@ class BadHash(str):
         (("nobody", b"bad"), busq.UnknownPeer),
         (("gone", b"bad"), busq.PeerDead),
         ((["alice", "alice"], b"bad"), ValueError),
-        (("alice", bytes(1 << 20) + b"x"), ValueError),
         (("alice", "text"), TypeError),
         ((5, b"bad"), TypeError),
         (("alice",), ValueError),

@@ -37,7 +37,7 @@ static uint32_t queue_look(const busq_bus *bus, uint32_t slot, stalled *found, u
     return n_found; /* damage, which its reader will report */
   for (uint64_t at = head; at != tail && n_found < STALLED_MAX; at++) {
     busq_reference reference;
-    if (!busq_ring_look(&ring, at, &reference) || reference.record >= busq_bus_units(bus))
+    if (!busq_ring_look(&ring, at, &reference) || !busq_bus_has_units(bus, reference.record + UINT64_C(1)))
       continue;
     busq_record *record = busq_bus_record(bus, reference.record);
     const uint64_t state = busq_load_acquire(&record->state.lo);

@@ -18,7 +18,7 @@ static bool is_fresh_event(const busq_peer *peer, const busq_record *record, uin
       size_bytes < sizeof envelope)
     return false;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
-  if (end > busq_bus_units(bus) * BUSQ_LAYOUT_UNIT_BYTES)
+  if (!busq_bus_has_bytes(bus, end))
     return false;
   const uint32_t mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, peer->slot);
   if (mark == BUSQ_NO_MARK || busq_load_acquire(&record->destination[mark].mark))
@@ -29,7 +29,7 @@ static bool is_fresh_event(const busq_peer *peer, const busq_record *record, uin
 
 static void rest_note(busq_peer *peer, uint32_t sender, uint32_t unit, uint64_t tag)
 {
-  if (unit >= busq_bus_units(peer->bus) || sender >= peer->bus->geometry.peers)
+  if (!busq_bus_has_units(peer->bus, unit + UINT64_C(1)) || sender >= peer->bus->geometry.peers)
     return;
   const busq_record *record = busq_bus_record(peer->bus, unit);
   if (!is_fresh_event(peer, record, unit, tag))

@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/memory/extent.h"
+#include "shm/memory/huge.h"
 #include "shm/memory/reserve.h"
 #include <stdlib.h>
 #include <string.h>
@@ -195,7 +196,7 @@ static bool slab_claim(busq_arena *arena, uint64_t extent)
  * no memory for one, it has none for the others either: to ask for each of a large arena would take a second. */
 static uint64_t common_claim(busq_arena *arena)
 {
-  const uint64_t extents = arena->bus->geometry.extents;
+  const uint64_t extents = arena->bus->geometry.huge_from;
   bool is_short = false;
   for (uint64_t extent = arena->bus->geometry.peers; extent < extents; extent++) {
     if (!busq_extent_is_free(arena->bus, extent, is_short))
@@ -214,7 +215,7 @@ static bool class_claim_extent(busq_arena *arena, uint32_t index)
   uint64_t extent = arena->slot;
   if (!slab_claim(arena, extent)) {
     extent = common_claim(arena);
-    if (extent == bus->geometry.extents)
+    if (extent == bus->geometry.huge_from)
       return false;
     arena->owned++;
   }
@@ -332,11 +333,27 @@ static busq_record *class_take_slow(busq_arena *arena, uint32_t index)
 
 /* ---- taking and giving back ---- */
 
+static busq_record *large_take(const busq_arena *arena, uint64_t bytes)
+{
+  return busq_huge_is_needed(arena->bus, bytes) ? busq_huge_take(arena->bus, arena->slot, bytes)
+                                                : busq_large_take(arena->bus, arena->slot, bytes);
+}
+
+static bool large_may_fit(const busq_bus *bus, uint64_t bytes)
+{
+  return busq_huge_is_needed(bus, bytes) ? busq_huge_may_fit(bus, bytes)
+                                         : busq_reserve_may_fit(bus, busq_large_extents(bus, bytes));
+}
+
 static busq_record *large_take_slow(busq_arena *arena, uint64_t bytes)
 {
   busq_large_sweep(arena->bus, arena->slot);
   (void)busq_arena_collect(arena, busq_step_looks);
-  return busq_large_take(arena->bus, arena->slot, bytes);
+  busq_record *record = large_take(arena, bytes);
+  /* What is in its way may be kept by peers that never wait, and so never give it back. */
+  if (!record && busq_huge_is_welcome(arena->bus, bytes))
+    record = busq_huge_take(arena->bus, arena->slot, bytes);
+  return record;
 }
 
 static int line_is_full(const busq_arena_class *class)
@@ -347,7 +364,7 @@ static int line_is_full(const busq_arena_class *class)
 
 static int fits_nowhere(const busq_bus *bus, uint64_t bytes)
 {
-  return busq_error(BUSQ_NO_SPACE, "bus \"%s\" reserves its memory when it is needed, and the file system is full: there is none for a message of %llu bytes",
+  return busq_error(BUSQ_NO_SPACE, "bus \"%s\": the file system is full, and there is no memory for a message of %llu bytes",
                     bus->name, (unsigned long long)bytes);
 }
 
@@ -376,14 +393,14 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
       return line_is_full(class);
     }
   } else {
-    record = busq_large_take(arena->bus, arena->slot, bytes);
+    record = large_take(arena, bytes);
     if (BUSQ_UNLIKELY(!record))
       record = large_take_slow(arena, bytes);
-    if (BUSQ_UNLIKELY(!record) && !busq_reserve_may_fit(arena->bus, busq_large_extents(arena->bus, bytes)))
+    if (BUSQ_UNLIKELY(!record) && !large_may_fit(arena->bus, bytes))
       return fits_nowhere(arena->bus, bytes);
   }
   BUSQ_ASSERT(index >= arena->class_limit || busq_class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
-  BUSQ_ASSERT(!record || busq_arena_unit_of(arena->bus, record) < busq_bus_units(arena->bus));
+  BUSQ_ASSERT(!record || busq_bus_has_units(arena->bus, busq_arena_unit_of(arena->bus, record) + UINT64_C(1)));
   *recordp = record;
   return record ? BUSQ_OK : BUSQ_FULL;
 }

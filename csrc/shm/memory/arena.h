@@ -91,7 +91,7 @@ static inline busq_record *busq_arena_pop(const busq_arena *arena, busq_arena_cl
   const busq_bus *const bus = arena->bus;
   const uint64_t top = --class->stack_count;
   const uint32_t *const stack = class->stack;
-  BUSQ_ASSERT(stack[top] < busq_bus_units(bus));
+  BUSQ_ASSERT(busq_bus_has_units(bus, stack[top] + UINT64_C(1)));
   if (BUSQ_LIKELY(top >= 2)) {
     const char *next = (const char *)busq_bus_record(bus, stack[top - 2]);
     busq_prefetch_write(next);
@@ -144,7 +144,7 @@ bool busq_arena_collect(busq_arena *arena, uint64_t looks);
 static inline void busq_arena_release(busq_bus *bus, uint32_t by_slot, busq_record *record, uint32_t mark)
 {
   BUSQ_ASSERT(by_slot < bus->geometry.peers && mark < bus->geometry.peers);
-  BUSQ_ASSERT(busq_arena_unit_of(bus, record) < busq_bus_units(bus));
+  BUSQ_ASSERT(busq_bus_has_units(bus, busq_arena_unit_of(bus, record) + UINT64_C(1)));
   /* Read before our mark is set: until then the run can't change hands. */
   const uint64_t word = busq_load_acquire(&bus->table[busq_arena_extent_of(bus, busq_arena_unit_of(bus, record))].word);
   BUSQ_STEP("mark");

@@ -31,7 +31,9 @@ struct busq_bus {
   char *arena;
   /* Derived from the geometry; used for every message. */
   busq_pair *rings;
-  uint64_t units;         /* of the arena */
+  uint64_t units;         /* of the arena, and of what is behind it, as far as the file was seen to go; any thread sets it */
+  uint64_t huge_unit;     /* the first unit behind the arena */
+  uint64_t payload_bytes_max;
   uint32_t ring_shift;    /* slots of a ring, as a power of two */
   uint32_t extent_shift;  /* units of an extent, as a power of two */
   uint32_t references; /* handles that use the mapping */
@@ -93,10 +95,18 @@ static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
   return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);
 }
 
-/* The end of the arena, in units; whatever reads a unit from shared memory compares it with this first. */
-static inline uint64_t busq_bus_units(const busq_bus *bus)
+/* Looks again how far the file goes. */
+BUSQ_COLD bool busq_bus_has_units_now(const busq_bus *bus, uint64_t end);
+
+/* Is there memory up to that unit?  Whatever reads a unit from shared memory asks this first. */
+BUSQ_ALWAYS_INLINE bool busq_bus_has_units(const busq_bus *bus, uint64_t end)
 {
-  return bus->units;
+  return BUSQ_LIKELY(end <= busq_load_relaxed(&bus->units)) || busq_bus_has_units_now(bus, end);
+}
+
+BUSQ_ALWAYS_INLINE bool busq_bus_has_bytes(const busq_bus *bus, uint64_t end)
+{
+  return busq_bus_has_units(bus, (end + BUSQ_LAYOUT_UNIT_BYTES - 1) / BUSQ_LAYOUT_UNIT_BYTES);
 }
 
 static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)

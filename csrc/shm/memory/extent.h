@@ -31,7 +31,17 @@ static inline uint32_t busq_extent_kind(uint64_t word)
 
 static inline uint64_t busq_arena_extent_of(const busq_bus *bus, uint64_t unit)
 {
+  if (BUSQ_UNLIKELY(unit >= bus->huge_unit))
+    return bus->geometry.huge_from + ((unit - bus->huge_unit) >> BUSQ_LAYOUT_HUGE_SHIFT);
   return unit >> bus->extent_shift;
+}
+
+/* The first unit of an extent. */
+static inline uint32_t busq_extent_unit(const busq_bus *bus, uint64_t extent)
+{
+  if (BUSQ_UNLIKELY(extent >= bus->geometry.huge_from))
+    return (uint32_t)(bus->huge_unit + ((extent - bus->geometry.huge_from) << BUSQ_LAYOUT_HUGE_SHIFT));
+  return (uint32_t)(extent << bus->extent_shift);
 }
 
 static inline uint32_t busq_arena_unit_of(const busq_bus *bus, const busq_record *record)
@@ -104,6 +114,13 @@ static inline void busq_extent_give_back(busq_bus *bus, uint64_t extent)
   busq_extent_free(bus, extent, busq_load_relaxed(&bus->table[extent].word));
 }
 
+/* The record at the begin of a run; NULL where the file does not reach so far, and so the word of the extent is damaged. */
+static inline busq_record *busq_extent_record(const busq_bus *bus, uint64_t extent)
+{
+  const uint64_t unit = busq_extent_unit(bus, extent);
+  return busq_bus_has_bytes(bus, unit * BUSQ_LAYOUT_UNIT_BYTES + sizeof(busq_record)) ? busq_bus_record(bus, (uint32_t)unit) : NULL;
+}
+
 /* ---- slabs ---- */
 
 static inline uint64_t busq_class_units(uint32_t class)
@@ -160,6 +177,16 @@ static inline bool busq_record_is_needed(const busq_bus *bus, busq_record *recor
 {
   return (busq_load_acquire(&record->state.lo) & BUSQ_PHASE_MASK) != BUSQ_PHASE_FREE &&
          !busq_record_is_done(bus, record);
+}
+
+/* Bytes of memory that an extent takes.  Of a run behind the arena, the first extent stands for all. */
+static inline uint64_t busq_extent_used_bytes(const busq_bus *bus, uint64_t extent, uint64_t word)
+{
+  const uint32_t kind = busq_extent_kind(word);
+  if (BUSQ_LIKELY(extent < bus->geometry.huge_from))
+    return kind == BUSQ_EXTENT_FREE ? 0 : bus->geometry.extent_bytes;
+  const busq_record *record = kind == BUSQ_EXTENT_LARGE ? busq_extent_record(bus, extent) : NULL;
+  return record ? busq_load_relaxed(&record->size_bytes) : 0;
 }
 
 #endif /* BUSQ_SHM_MEMORY_EXTENT_H */

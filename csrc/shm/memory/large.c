@@ -5,7 +5,7 @@
 
 /* ---- runs of extents ---- */
 
-static bool run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length)
+bool busq_run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length)
 {
   for (uint64_t at = first + length; at-- > first;) {
     if (busq_extent_claim(bus, at, slot))
@@ -23,40 +23,44 @@ static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
 {
   uint64_t n_free = 0;
   bool is_short = false;
-  for (uint64_t at = bus->geometry.extents; at-- > bus->geometry.peers;) {
+  for (uint64_t at = bus->geometry.huge_from; at-- > bus->geometry.peers;) {
     n_free = busq_extent_is_free(bus, at, is_short) ? n_free + 1 : 0;
     if (n_free < length)
       continue;
     if (busq_reserve_extents(bus, at, length)) {
-      if (run_claim_at(bus, slot, at, length))
+      if (busq_run_claim_at(bus, slot, at, length))
         return at;
     } else {
       is_short = true;
-      at = bus->geometry.extents;
+      at = bus->geometry.huge_from;
     }
     n_free = 0;
   }
   return 0;
 }
 
-busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
+busq_record *busq_run_become_large(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length, uint64_t bytes)
 {
-  const uint64_t length = busq_large_extents(bus, bytes);
-  const uint64_t first = run_claim(bus, slot, length);
-  if (!first)
-    return NULL;
   BUSQ_ASSERT(first >= bus->geometry.peers && first + length <= bus->geometry.extents);
-  busq_record *record = busq_bus_record(bus, (uint32_t)(first * busq_extent_units(bus)));
+  busq_record *record = busq_bus_record(bus, busq_extent_unit(bus, first));
   /* Atomic, because the last life of this memory may have ended with two readers that released at once: the slower one
    * still looks. */
   busq_store_relaxed(&record->state.lo, BUSQ_PHASE_FREE);
   busq_store_relaxed(&record->state.hi, 0);
   busq_store_relaxed(&record->outline, 0);
+  busq_store_relaxed(&record->size_bytes, (uint32_t)(bytes < UINT32_MAX ? bytes : UINT32_MAX)); /* for facts, until it is filled */
   busq_store_relaxed(&bus->table[first].length, length);
   for (uint64_t rest = first + 1; rest < first + length; rest++)
     busq_extent_become(bus, rest, slot, BUSQ_EXTENT_REST, 0);
   busq_extent_become(bus, first, slot, BUSQ_EXTENT_LARGE, 0);
   return record;
+}
+
+busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
+{
+  const uint64_t length = busq_large_extents(bus, bytes);
+  const uint64_t first = run_claim(bus, slot, length);
+  return first ? busq_run_become_large(bus, slot, first, length, bytes) : NULL;
 }
 
 uint64_t busq_run_length(const busq_bus *bus, uint64_t first)
@@ -69,6 +73,8 @@ uint64_t busq_run_length(const busq_bus *bus, uint64_t first)
  * second process buries this one and frees it again. */
 void busq_run_free(busq_bus *bus, uint64_t first)
 {
+  if (first >= bus->geometry.huge_from)
+    busq_reserve_give_back(bus, first, busq_run_length(bus, first));
   for (uint64_t length = busq_run_length(bus, first); length > 1; length--) {
     const uint64_t last = busq_load_acquire(&bus->table[first + length - 1].word);
     BUSQ_ASSERT(first + length <= bus->geometry.extents);
@@ -144,6 +150,8 @@ void busq_large_sweep(busq_bus *bus, uint32_t by_slot)
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     if (busq_extent_kind(word) != BUSQ_EXTENT_LARGE)
       continue;
-    large_release(bus, busq_bus_record(bus, (uint32_t)(extent * busq_extent_units(bus))), extent, word, by_slot);
+    busq_record *record = busq_extent_record(bus, extent);
+    if (record)
+      large_release(bus, record, extent, word, by_slot);
   }
 }

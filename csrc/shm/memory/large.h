@@ -19,6 +19,10 @@ static inline uint64_t busq_large_extents(const busq_bus *bus, uint64_t bytes)
 
 /* A record in a run of its own; NULL where there is no such run. */
 busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes);
+/* Claims extents that are free, all of them or none. */
+bool busq_run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length);
+/* Makes a run of extents that were claimed. */
+busq_record *busq_run_become_large(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length, uint64_t bytes);
 uint64_t busq_run_length(const busq_bus *bus, uint64_t first);
 /* Called only by the process that changed LARGE to FREEING, or by one burying it. */
 void busq_run_free(busq_bus *bus, uint64_t first);

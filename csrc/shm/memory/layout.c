@@ -38,7 +38,8 @@ static void geometry_arena(busq_geometry *geometry)
     extent_bytes = extent_bytes_max;
   const uint64_t header_bytes = busq_record_payload_offset(geometry->peers, 512);
   geometry->extent_bytes = extent_bytes;
-  geometry->extents = geometry->peers + (geometry->arena_bytes + header_bytes + extent_bytes - 1) / extent_bytes;
+  geometry->huge_from = geometry->peers + (geometry->arena_bytes + header_bytes + extent_bytes - 1) / extent_bytes;
+  geometry->extents = geometry->huge_from + (geometry->takes_larger ? BUSQ_LAYOUT_HUGE_EXTENTS : 0);
 }
 
 static bool numbers_are_in_range(const busq_geometry *asked)
@@ -46,7 +47,7 @@ static bool numbers_are_in_range(const busq_geometry *asked)
   return asked->peers >= 1 && asked->peers <= BUSQ_LAYOUT_PEERS_MAX && asked->capacity >= 1 &&
          asked->capacity <= BUSQ_LAYOUT_CAPACITY_MAX && asked->arena_bytes >= BUSQ_LAYOUT_ARENA_BYTES_MIN &&
          asked->arena_bytes <= BUSQ_LAYOUT_ARENA_BYTES_MAX && asked->groups <= BUSQ_LAYOUT_GROUPS_MAX &&
-         asked->nodes <= BUSQ_LAYOUT_NODES_MAX && asked->reserves_late <= 1;
+         asked->nodes <= BUSQ_LAYOUT_NODES_MAX && asked->reserves_late <= 1 && asked->takes_larger <= 1;
 }
 
 /* The tables of groups and nodes; what a bus does not have takes no room. */
@@ -62,6 +63,16 @@ static void geometry_tables(busq_geometry *geometry)
                                          PAGE_BYTES);
 }
 
+uint64_t busq_geometry_head_bytes(const busq_geometry *geometry)
+{
+  return BUSQ_ALIGN_UP(busq_record_payload_offset(geometry->peers, 512), PAGE_BYTES);
+}
+
+uint64_t busq_geometry_arena_end(const busq_geometry *geometry)
+{
+  return geometry->arena_offset + geometry->huge_from * geometry->extent_bytes + busq_geometry_head_bytes(geometry);
+}
+
 bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)
 {
   if (!numbers_are_in_range(asked))
@@ -73,6 +84,7 @@ bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)
       .groups = asked->groups,
       .nodes = asked->nodes,
       .reserves_late = asked->reserves_late,
+      .takes_larger = asked->takes_larger,
       .slot_count = power_of_two_up((uint64_t)asked->capacity + asked->peers),
   };
   const uint64_t peers = geometry->peers;
@@ -82,13 +94,13 @@ bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked)
   geometry->groups_offset =
       BUSQ_ALIGN_UP(geometry->rings_offset + peers * geometry->slot_count * sizeof(busq_pair), PAGE_BYTES);
   geometry_tables(geometry);
-  geometry->arena_offset =
+  geometry->reply_places_offset =
       BUSQ_ALIGN_UP(geometry->table_offset + geometry->extents * sizeof(busq_extent), PAGE_BYTES);
-  /* A look at the header of the last possible record stays inside the mapping. */
-  geometry->reply_places_offset = geometry->arena_offset + geometry->extents * geometry->extent_bytes +
-                                  BUSQ_ALIGN_UP(busq_record_payload_offset(geometry->peers, 512), PAGE_BYTES);
   geometry->reply_places_bytes = BUSQ_ALIGN_UP(geometry->capacity * sizeof(busq_reply_place), PAGE_BYTES);
-  geometry->segment_bytes = geometry->reply_places_offset + peers * geometry->reply_places_bytes;
+  geometry->arena_offset = geometry->reply_places_offset + peers * geometry->reply_places_bytes;
+  /* A look at the header of the last possible record stays inside the mapping. */
+  geometry->segment_bytes = busq_geometry_arena_end(geometry) +
+                            (geometry->extents - geometry->huge_from) * BUSQ_LAYOUT_HUGE_BYTES;
   return true;
 }
 

@@ -5,10 +5,11 @@
  * The layout of a segment.  Everything here is mapped by strangers: offsets instead of pointers, and code that reads an
  * index or a length checks it against private copies of the sizes before using it.
  *
- *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | groups | nodes of peer 0 .. peers-1 | extent table | arena |
- *      places for replies of peer 0 .. peers-1
+ *      header | peer 0 .. peers-1 | ring 0 .. peers-1 | groups | nodes of peer 0 .. peers-1 | extent table |
+ *      places for replies of peer 0 .. peers-1 | arena | extents of larger messages
  *
- * The last of these are not reserved when a bus is created: a peer that asks reserves its own (request.c).
+ * Of the last line the arena alone is reserved when a bus is created: a peer that asks reserves its own places
+ * (request.c); the file ends with the arena until a message that is larger extends it (huge.h).
  *
  * The header's `stamp` is a hash over everything that two builds must agree on, so that a stranger's segment is
  * refused at the door instead of being misread; its `checksum` covers the fields that never change after creation.
@@ -19,7 +20,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 16u
+#define BUSQ_LAYOUT_VERSION 17u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -30,19 +31,23 @@
 #define BUSQ_LAYOUT_ARENA_BYTES_MAX (UINT64_C(1) << 37)
 #define BUSQ_LAYOUT_PAYLOAD_BYTES_MAX UINT64_C(0xffffffff)
 #define BUSQ_LAYOUT_UNIT_BYTES 64u /* records begin at multiples of this */
+#define BUSQ_LAYOUT_HUGE_EXTENTS 512u
+#define BUSQ_LAYOUT_HUGE_SHIFT 20u /* units of one of those, as a power of two: 64 MiB */
+#define BUSQ_LAYOUT_HUGE_BYTES ((uint64_t)BUSQ_LAYOUT_UNIT_BYTES << BUSQ_LAYOUT_HUGE_SHIFT)
 
-/* Sizes and offsets, computed from six numbers and from nothing else. */
+/* Sizes and offsets, computed from seven numbers and from nothing else. */
 typedef struct {
   uint32_t peers;
   uint32_t capacity;
-  uint64_t arena_bytes; /* asked for; the largest payload */
+  uint64_t arena_bytes; /* asked for; the largest payload, where takes_larger is 0 */
   uint32_t groups;
   uint32_t nodes;       /* of each peer */
   uint32_t reserves_late; /* 1: memory is reserved where it is needed (reserve.h) */
-  uint32_t blank;
+  uint32_t takes_larger;  /* 1: messages that the arena can not hold have extents behind it (huge.h) */
   uint64_t slot_count;  /* per ring */
   uint64_t extent_bytes;
   uint64_t extents;
+  uint64_t huge_from;   /* the first of the extents for messages that the arena can not hold; as many as all, where there are none */
   uint64_t peers_offset;
   uint64_t rings_offset;
   uint64_t groups_offset;
@@ -378,6 +383,10 @@ static inline uint64_t *busq_group_viewed(busq_group *group, uint32_t peers)
 
 /* False where the numbers are out of range or do not fit into 64 bits of file. */
 bool busq_geometry_compute(busq_geometry *geometry, const busq_geometry *asked);
+/* Pages at the begin of a run that hold its record's header. */
+uint64_t busq_geometry_head_bytes(const busq_geometry *geometry);
+/* The end of a file without larger messages: of the arena, and the header of a record that begins at its very end. */
+uint64_t busq_geometry_arena_end(const busq_geometry *geometry);
 uint64_t busq_layout_stamp(void);
 uint64_t busq_header_checksum(const busq_header *header);
 

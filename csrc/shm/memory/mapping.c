@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int busq_mapping_map(busq_bus *bus)
@@ -21,8 +22,26 @@ int busq_mapping_map(busq_bus *bus)
   bus->rings = (busq_pair *)(void *)(base + bus->geometry.rings_offset);
   bus->ring_shift = (uint32_t)__builtin_ctzll(bus->geometry.slot_count);
   bus->extent_shift = (uint32_t)__builtin_ctzll(bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
-  bus->units = bus->geometry.extents << bus->extent_shift;
+  bus->huge_unit = bus->geometry.huge_from << bus->extent_shift;
+  bus->units = bus->huge_unit;
+  bus->payload_bytes_max = bus->geometry.takes_larger || bus->geometry.arena_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX
+                               ? BUSQ_LAYOUT_PAYLOAD_BYTES_MAX
+                               : bus->geometry.arena_bytes;
   return BUSQ_OK;
+}
+
+bool busq_bus_has_units_now(const busq_bus *bus, uint64_t end)
+{
+  struct stat status;
+  if (!bus->geometry.takes_larger || fstat(bus->fd, &status) < 0 ||
+      (uint64_t)status.st_size <= busq_geometry_arena_end(&bus->geometry))
+    return false;
+  uint64_t there = ((uint64_t)status.st_size - bus->geometry.arena_offset + BUSQ_LAYOUT_UNIT_BYTES - 1) /
+                   BUSQ_LAYOUT_UNIT_BYTES; /* the file ends with a message, the mapping with its page */
+  const uint64_t all = bus->huge_unit + ((bus->geometry.extents - bus->geometry.huge_from) << BUSQ_LAYOUT_HUGE_SHIFT);
+  there = there < all ? there : all;
+  busq_store_relaxed((uint64_t *)&bus->units, there); /* the file never gets shorter */
+  return end <= there;
 }
 
 /* The old mapping stays, since pins show what lies in it. */

@@ -22,7 +22,8 @@ static bool slab_reclaim(busq_bus *bus, uint64_t extent, uint32_t class, uint64_
 
 static bool large_reclaim(busq_bus *bus, uint64_t extent, uint64_t word, uint32_t slot)
 {
-  if (busq_record_is_needed(bus, busq_bus_record(bus, (uint32_t)(extent * busq_extent_units(bus)))))
+  busq_record *record = busq_extent_record(bus, extent);
+  if (record && busq_record_is_needed(bus, record))
     return false;
   (void)busq_run_free_as(bus, extent, word, slot);
   return true;
@@ -93,14 +94,14 @@ bool busq_arena_vacate(busq_bus *bus, uint32_t slot)
  * it is not through with stays what it is. */
 static bool large_is_in_hand(const busq_bus *bus, uint64_t extent, uint64_t word)
 {
-  busq_record *record = busq_bus_record(bus, (uint32_t)(extent * busq_extent_units(bus)));
-  const bool is_through = (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT) != 0;
+  busq_record *record = busq_extent_record(bus, extent);
+  const bool is_through = !record || (busq_load_acquire(&record->outline) & BUSQ_RECORD_SENT) != 0;
   return !is_through && busq_load_acquire(&bus->table[extent].word) == word;
 }
 
 busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
 {
-  const uint64_t extent = busq_arena_extent_of(bus, unit), at = unit % busq_extent_units(bus);
+  const uint64_t extent = busq_arena_extent_of(bus, unit), at = unit - busq_extent_unit(bus, extent);
   const uint64_t word = extent < bus->geometry.extents ? busq_load_acquire(&bus->table[extent].word) : 0;
   const uint32_t class = busq_extent_class(word);
   bool is_record = false;
@@ -119,7 +120,8 @@ uint64_t busq_arena_used_bytes(const busq_bus *bus, uint32_t slot)
   uint64_t used = 0;
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
     const uint64_t word = busq_load_relaxed(&bus->table[extent].word);
-    used += busq_extent_kind(word) != BUSQ_EXTENT_FREE && (slot == BUSQ_ARENA_NONE || busq_extent_owner(word) == slot);
+    if (slot == BUSQ_ARENA_NONE || busq_extent_owner(word) == slot)
+      used += busq_extent_used_bytes(bus, extent, word);
   }
-  return used * bus->geometry.extent_bytes;
+  return used;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/memory/reserve.h"
+#include "base/assert.h"
 #include "base/error.h"
+#include "shm/memory/extent.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define HANDS_AT_ONCE UINT64_C(256) /* a page */
@@ -38,7 +41,11 @@ static int range_reserve(const busq_bus *bus, uint64_t begin, uint64_t bytes)
 
 static int all_reserve(const busq_bus *bus)
 {
-  return quietly(posix_fallocate, bus->fd, 0, bus->geometry.reply_places_offset);
+  const busq_geometry *geometry = &bus->geometry;
+  const int number = quietly(posix_fallocate, bus->fd, 0, geometry->reply_places_offset);
+  return number ? number
+                : quietly(posix_fallocate, bus->fd, geometry->arena_offset,
+                          busq_geometry_arena_end(geometry) - geometry->arena_offset);
 }
 
 static int tables_reserve(const busq_bus *bus)
@@ -47,13 +54,13 @@ static int tables_reserve(const busq_bus *bus)
   const int number = quietly(range_allocate, bus->fd, 0, geometry->rings_offset);
   if (number)
     return number == EOPNOTSUPP ? all_reserve(bus) : number;
-  return range_reserve(bus, geometry->groups_offset, geometry->arena_offset - geometry->groups_offset);
+  return range_reserve(bus, geometry->groups_offset, geometry->reply_places_offset - geometry->groups_offset);
 }
 
 int busq_reserve_new(const busq_bus *bus)
 {
   const int number = bus->geometry.reserves_late ? tables_reserve(bus) : all_reserve(bus);
-  return number == 0 && ftruncate(bus->fd, (off_t)bus->geometry.segment_bytes) < 0 ? errno : number;
+  return number == 0 && ftruncate(bus->fd, (off_t)busq_geometry_arena_end(&bus->geometry)) < 0 ? errno : number;
 }
 
 static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint32_t slot, const char *what)
@@ -110,6 +117,33 @@ int busq_reserve_replies(busq_bus *bus, uint32_t slot)
                      geometry->reply_places_bytes, slot, "the replies");
 }
 
+static int range_punch(int fd, off_t begin, off_t bytes)
+{
+  return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, bytes) == 0 ? 0 : errno;
+}
+
+static uint64_t run_offset(const busq_bus *bus, uint64_t first)
+{
+  return bus->geometry.arena_offset + (uint64_t)busq_extent_unit(bus, first) * BUSQ_LAYOUT_UNIT_BYTES;
+}
+
+bool busq_reserve_run(const busq_bus *bus, uint64_t first, uint64_t bytes)
+{
+  const uint64_t begin = run_offset(bus, first);
+  struct rlimit file;
+  if (getrlimit(RLIMIT_FSIZE, &file) == 0 && file.rlim_cur < begin + bytes)
+    return false; /* instead of SIGXFSZ */
+  return quietly(range_allocate, bus->fd, begin, bytes) == 0;
+}
+
+void busq_reserve_give_back(const busq_bus *bus, uint64_t first, uint64_t length)
+{
+  const uint64_t head_bytes = busq_geometry_head_bytes(&bus->geometry);
+  BUSQ_ASSERT(first >= bus->geometry.huge_from && first + length <= bus->geometry.extents);
+  for (uint64_t extent = first; extent < first + length; extent++)
+    (void)quietly(range_punch, bus->fd, run_offset(bus, extent) + head_bytes, BUSQ_LAYOUT_HUGE_BYTES - head_bytes);
+}
+
 static bool is_reserved(const busq_bus *bus, uint64_t extent)
 {
   return busq_load_relaxed(&bus->table[extent].word) >> 32 != 0;
@@ -121,6 +155,7 @@ bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count)
   bool is_all = true;
   if (!geometry->reserves_late)
     return true;
+  BUSQ_ASSERT(first + count <= geometry->huge_from);
   for (uint64_t extent = first; extent < first + count && is_all; extent++)
     is_all = is_reserved(bus, extent);
   if (BUSQ_LIKELY(is_all))
@@ -141,7 +176,7 @@ bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)
   if (!__atomic_load_n(&bus->is_short, __ATOMIC_RELAXED))
     return true;
   uint64_t n_reserved = 0;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++)
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.huge_from; extent++)
     n_reserved += is_reserved(bus, extent);
   return n_reserved >= n_extents;
 }

@@ -9,7 +9,7 @@
  *
  * Mechanism.  A bus reserves all of its memory when it is created, or, if that was asked for (busq_config), what its
  * tables take; then a peer reserves an extent of its own when it joins, and a sender reserves one of the common part
- * before it becomes the first that ever claims it.  What is reserved stays so.  To reserve memory that is reserved
+ * before it becomes the first that ever claims it.  What is reserved stays so, but for what is behind the arena (huge.h).  To reserve memory that is reserved
  * changes nothing: so two processes may do it at once, and one that is killed in between leaves it to the next.
  *
  *      ring    the first process that sends there reserves it, when it asks whether the receiver lives, or the first
@@ -46,6 +46,10 @@ int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t 
 int busq_reserve_replies(busq_bus *bus, uint32_t slot);
 /* False where one of the extents was never reserved, and the file system is full. */
 bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count);
+/* The first bytes of a run behind the arena (huge.h). False where the file system has none, or can't reserve. */
+bool busq_reserve_run(const busq_bus *bus, uint64_t first, uint64_t bytes);
+/* The memory of such a run, which the caller has made FREEING, but for its heads. */
+void busq_reserve_give_back(const busq_bus *bus, uint64_t first, uint64_t length);
 /* False where the peer could not reserve its own extent, which it has not used so far. */
 bool busq_reserve_has_own(const busq_bus *bus, uint32_t slot);
 /* False where the file system is full, and even all extents that were ever reserved are too few for such a run. */

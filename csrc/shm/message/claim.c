@@ -55,7 +55,7 @@ static void look_at_record(const busq_bus *bus, busq_claim_look *look)
 {
   const uint32_t unit = (uint32_t)(look->word.hi >> 32);
   look->phase = BUSQ_CLAIM_GONE;
-  if (unit >= busq_bus_units(bus))
+  if (!busq_bus_has_units(bus, unit + UINT64_C(1)))
     return;
   look->record = busq_bus_record(bus, unit);
   const busq_pair state = busq_numbered_load(&look->record->state);
@@ -89,7 +89,7 @@ bool busq_claim_read(const busq_bus *bus, const busq_claim_look *look, void *beg
   const uint64_t at = (uint64_t)((const char *)record - bus->arena) +
                       busq_record_payload_offset(destinations, size_bytes);
   if (destinations > bus->geometry.peers || size_bytes < bytes ||
-      at + bytes > bus->geometry.extents * bus->geometry.extent_bytes)
+      !busq_bus_has_bytes(bus, at + bytes))
     return false;
   memcpy(begin, bus->arena + at, bytes);
   return busq_record_is_still(record, look->tag | BUSQ_PHASE_COMMITTED);

@@ -31,7 +31,7 @@ static inline uint32_t busq_record_mark_of(const busq_record *record, uint32_t d
 
 static inline busq_record *busq_reference_record(const busq_bus *bus, busq_reference reference)
 {
-  return reference.record < busq_bus_units(bus) ? busq_bus_record(bus, reference.record) : NULL;
+  return busq_bus_has_units(bus, reference.record + UINT64_C(1)) ? busq_bus_record(bus, reference.record) : NULL;
 }
 
 /* Was the record still the same message after all that we have read of it?  What a destination has released may be used

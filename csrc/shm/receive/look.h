@@ -35,7 +35,7 @@ BUSQ_ALWAYS_INLINE bool busq_found_fill(const busq_bus *bus, uint32_t slot, busq
   const uint64_t begin = (uint64_t)reference.record * BUSQ_LAYOUT_UNIT_BYTES;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
   if (destinations == 0 || destinations > bus->geometry.peers || busq_record_sender(record) != reference.sender ||
-      reference.sender >= bus->geometry.peers || end > busq_bus_units(bus) * BUSQ_LAYOUT_UNIT_BYTES)
+      reference.sender >= bus->geometry.peers || !busq_bus_has_bytes(bus, end))
     return false;
   found->mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, slot);
   if (found->mark == BUSQ_NO_MARK || record->destination[found->mark].slot != slot)

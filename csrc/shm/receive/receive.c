@@ -75,7 +75,7 @@ static void prefetch_next(const busq_peer *peer)
   enum { AHEAD = 3 };
   busq_reference reference;
   if (!busq_ring_look(&peer->receiver.ring, peer->receiver.scan + AHEAD, &reference) ||
-      reference.record >= busq_bus_units(peer->bus))
+      !busq_bus_has_units(peer->bus, reference.record + UINT64_C(1)))
     return;
   const char *record = (const char *)busq_bus_record(peer->bus, reference.record);
   busq_prefetch_write(record);
@@ -248,7 +248,7 @@ void busq_receive_take(busq_peer *peer, uint32_t mode)
 void busq_receive_release(busq_peer *peer, uint32_t unit, uint32_t mark, uint64_t position)
 {
   BUSQ_ASSERT(peer->receiver.pins > 0);
-  BUSQ_ASSERT(unit < busq_bus_units(peer->bus));
+  BUSQ_ASSERT(busq_bus_has_units(peer->bus, unit + UINT64_C(1)));
   busq_found_release_record(peer, busq_bus_record(peer->bus, unit), mark);
   peer->receiver.pins--;
   if (!busq_load_relaxed(&peer->is_closed) || peer->receiver.is_consumer)

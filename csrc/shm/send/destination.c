@@ -153,12 +153,13 @@ int busq_destination_room_slow(busq_peer *peer, uint32_t slot)
 int busq_message_refuse(const busq_peer *peer, uint64_t size_bytes)
 {
   const busq_bus *bus = peer->bus;
-  const uint64_t bytes_max = bus->geometry.arena_bytes < BUSQ_LAYOUT_PAYLOAD_BYTES_MAX ? bus->geometry.arena_bytes
-                                                                                       : BUSQ_LAYOUT_PAYLOAD_BYTES_MAX;
-  if (size_bytes <= bytes_max)
+  if (size_bytes <= bus->payload_bytes_max)
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
-  return busq_error(BUSQ_TOO_LARGE, "a message of %llu bytes: bus \"%s\" takes at most %llu; create it with a larger arena",
-                    (unsigned long long)size_bytes, bus->name, (unsigned long long)bytes_max);
+  return busq_error(BUSQ_TOO_LARGE, "a message of %llu bytes: bus \"%s\" takes at most %llu%s",
+                    (unsigned long long)size_bytes, bus->name, (unsigned long long)bus->payload_bytes_max,
+                    bus->payload_bytes_max < BUSQ_LAYOUT_PAYLOAD_BYTES_MAX
+                        ? "; create it with a larger arena, and with reserve=False, if that should take memory only where it is used"
+                        : "");
 }
 
 int busq_message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes)

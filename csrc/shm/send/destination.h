@@ -98,8 +98,7 @@ BUSQ_COLD int busq_message_refuse(const busq_peer *peer, uint64_t size_bytes);
 BUSQ_ALWAYS_INLINE int busq_message_check_size(const busq_peer *peer, uint64_t size_bytes)
 {
   const busq_bus *bus = peer->bus;
-  if (BUSQ_UNLIKELY(size_bytes > bus->geometry.arena_bytes || size_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX ||
-                    busq_load_relaxed(&bus->header->is_shut_down)))
+  if (BUSQ_UNLIKELY(size_bytes > bus->payload_bytes_max || busq_load_relaxed(&bus->header->is_shut_down)))
     return busq_message_refuse(peer, size_bytes);
   return BUSQ_OK;
 }

@@ -67,7 +67,7 @@ static inline uint32_t busq_send_record_unit(const busq_peer *peer, const busq_r
 {
   const uint64_t offset = (uint64_t)((const char *)record - peer->bus->arena);
   BUSQ_ASSERT(offset % BUSQ_LAYOUT_UNIT_BYTES == 0);
-  BUSQ_ASSERT(offset / BUSQ_LAYOUT_UNIT_BYTES < busq_bus_units(peer->bus));
+  BUSQ_ASSERT(busq_bus_has_bytes(peer->bus, offset + 1));
   return (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES);
 }
 

@@ -88,11 +88,11 @@ static void point_describe(char *text, size_t room, const char *verb, const void
     const uint64_t at = (offset - geometry->rings_offset) / sizeof(busq_pair);
     snprintf(text, room, "%s ring %llu [%llu]", verb, (unsigned long long)(at / geometry->slot_count),
              (unsigned long long)(at % geometry->slot_count));
-  } else if (offset < geometry->arena_offset) {
+  } else if (offset < geometry->reply_places_offset) {
     const uint64_t at = offset - geometry->table_offset;
     snprintf(text, room, "%s extent %llu %s", verb, (unsigned long long)(at / sizeof(busq_extent)),
              at % sizeof(busq_extent) < offsetof(busq_extent, length) ? "word" : "length");
-  } else if (offset >= geometry->reply_places_offset) {
+  } else if (offset < geometry->arena_offset) {
     const uint64_t at = offset - geometry->reply_places_offset;
     snprintf(text, room, "%s reply places %llu [%llu]", verb, (unsigned long long)(at / geometry->reply_places_bytes),
              (unsigned long long)(at % geometry->reply_places_bytes / sizeof(busq_reply_place)));

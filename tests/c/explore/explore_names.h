@@ -97,6 +97,9 @@ static explore_place explore_place_of(const void *address)
     return place;
   } else if (offset >= geometry->arena_offset) {
     explore_place_in_arena(offset - geometry->arena_offset, &place);
+  } else if (offset >= geometry->reply_places_offset) {
+    snprintf(place.name, sizeof place.name, "replies+%" PRIu64, offset - geometry->reply_places_offset);
+    place.kind = PLACE_STATE; /* as that of a record: it changes by swaps */
   } else if (offset >= geometry->table_offset) {
     const uint64_t at = offset - geometry->table_offset;
     snprintf(place.name, sizeof place.name, "extent %u%s", (unsigned)(at / sizeof(busq_extent)),

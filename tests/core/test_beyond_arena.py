@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages that the arena can not hold arrive, and a kill of the sender leaves none of their memory."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Child, fresh_python
+
+import busq
+
+ARENA = 1 << 16
+LARGE = b"beyond the arena" * 20_000 + b"!"  # 320,001 bytes
+HEADS = 1 << 16  # the first pages of a message stay reserved
+
+
+def reserved_bytes(bus: busq.Bus) -> int:
+    return Path(os.environ["BUSQ_DIR"], bus.name).stat().st_blocks * 512
+
+
+@pytest.mark.parametrize("reserve", [True, False])
+def test_they_arrive_and_their_memory_goes_back(make_bus: Callable[..., busq.Bus], reserve: bool) -> None:
+    bus = make_bus(arena=ARENA, reserve=reserve)
+    alice, bob, carol = bus.join("alice"), bus.join("bob"), bus.join("carol")
+    alice.send("bob", b"small")
+    assert bob.recv().data == b"small"
+    before = reserved_bytes(bus)
+    alice.send(["bob", "carol"], LARGE, timeout=0)
+    alice.send_object("bob", {"it": bytearray(LARGE)}, timeout=0)
+    with alice.reserve(len(LARGE)) as draft:
+        draft.buffer[:] = LARGE
+        draft.send("carol")
+    assert bus.stats()["arena_used_bytes"] > 3 * len(LARGE)
+    assert reserved_bytes(bus) > before + 3 * len(LARGE)
+    kept = bob.recv().view()
+    assert bob.recv().object() == {"it": LARGE}
+    assert [carol.recv().data, carol.recv().data] == [LARGE, LARGE]
+    assert kept == LARGE
+    kept.release()
+    with alice.reserve(len(LARGE)):
+        pass
+    assert reserved_bytes(bus) <= before + HEADS
+    reopened = busq.Bus.open(bus.name)  # the file is longer than it was
+    alice.send("bob", LARGE, timeout=0)
+    bus.close()
+    assert reopened.stats()["arena_used_bytes"] > len(LARGE)
+    assert bob.recv().data == LARGE
+
+
+def test_it_waits_for_no_memory_that_idle_peers_keep(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(arena=ARENA, peers=4)
+    alice, idle = bus.join("alice"), bus.join("idle")
+    for size in range(16, 2000, 100):  # of each class of sizes an extent
+        idle.send("alice", bytes(size))
+        alice.recv()
+    alice.send("alice", bytes(ARENA), timeout=0)
+    quarters = [("alice", bytes(ARENA // 4))] * 100
+    with pytest.raises(busq.Full):  # what the arena can hold is bounded by it
+        alice.send_many(quarters, timeout=0)
+
+
+def test_what_can_not_fit_raises_at_once(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
+    bus = make_bus(arena=ARENA)
+    alice = bus.join("alice")
+
+    def send_beyond_the_limit() -> str:
+        size = bus.stats()["segment_bytes"]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100_000, resource.RLIM_INFINITY))
+        with bus.join("bob") as bob, pytest.raises(busq.NoSpace) as told:
+            bob.send("alice", LARGE)
+        return str(told.value)
+
+    assert f"for a message of {len(LARGE):,}".replace(",", "")[:-3] in fork(send_beyond_the_limit).result()
+    with pytest.raises(busq.Empty):
+        alice.recv(timeout=0)
+
+
+def test_where_addresses_are_limited_the_arena_is_the_limit() -> None:
+    done = fresh_python(
+        "import resource, busq\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+        "with busq.Bus.create('limited', arena=1 << 16, temporary=True) as bus, bus.join('alice') as alice:\n"
+        "    try: alice.send('alice', bytes(1 << 17))\n"
+        "    except ValueError as error: print(error)\n"
+    )
+    assert "at most 65536" in done.stdout
+    assert "reserve=False" in done.stdout
+
+
+def test_kills_leave_nothing(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], seed: int) -> None:
+    chance = random.Random(seed)
+    bus = make_bus(arena=ARENA, peers=4, capacity=8)
+    alice = bus.join("alice")
+
+    def send_for_ever() -> None:
+        with bus.join("bob", resume=True) as bob:
+            while True:
+                bob.send("alice", LARGE)
+
+    alice.send("alice", LARGE)
+    assert alice.recv().data == LARGE
+    before = reserved_bytes(bus)
+    for _ in range(25):
+        bob = fork(send_for_ever)
+        assert alice.recv().data == LARGE
+        time.sleep(chance.random() * 0.005)
+        bob.kill(signal.SIGKILL)
+        bus.repair()
+        for message in iter_now(alice):
+            assert message == LARGE
+    bus.collect()
+    assert bus.stats()["arena_used_bytes"] <= 4096  # bob's, for small messages
+    assert reserved_bytes(bus) <= before + 8 * HEADS
+
+
+def iter_now(peer: busq.Peer) -> list[bytes]:
+    found = []
+    try:
+        while True:
+            found.append(peer.recv(timeout=0).data)
+    except busq.Empty:
+        return found
