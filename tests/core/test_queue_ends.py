@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
-from conftest import fresh_python
+from conftest import PATIENCE_S, TESTS, fresh_python
 
 import busq
 
@@ -63,3 +65,10 @@ def test_a_queue_for_which_there_is_no_descriptor_is_one_error() -> None:
     done = fresh_python(WITHOUT_DESCRIPTORS)
     assert done.stdout.split() == ["True", "True"]
     assert not done.stderr
+
+
+def test_kills_over_queues_lose_nothing() -> None:
+    """A few of those of tests/core/strife_queues.py, half of them on a bus with a small arena."""
+    command = [sys.executable, TESTS / "core" / "strife_queues.py", "20"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert "20 kills: " in done.stdout, done.stderr
