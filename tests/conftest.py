@@ -338,7 +338,8 @@ def c_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     base = tmp_path_factory.getbasetemp()
     directory = (base.parent if is_one_of_many else base) / "c"
 
-    # They take longer to build than to run, and half of the time is spent above -O1; .ci/run has them at -O2 as well.
+    # They take longer to build than to run, and half of the time is spent above -O1; .ci/run has those of threads at
+    # -O2, and .ci/deep all.
     options = ["-DBUSQ_TESTS=ON", "-DBUSQ_PYTHON=OFF", "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG"]
 
     @functools.cache

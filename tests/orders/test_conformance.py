@@ -30,8 +30,8 @@ VARIANTS = [name for plain in STEADY for name in (plain, *(f"{plain}:{one}" for 
 GUARANTEES = ("fifo", "causal", "consistent", "total", "synchronous")
 UNCLAIMED = [(name, one) for name in STEADY for one in GUARANTEES if one not in ORDERS[name].claims]
 
-STAGE_PLAYS = 300
-SIMULATIONS = 60
+STAGE_PLAYS = 150
+SIMULATIONS = 30
 LIVE_RUNS = 3
 SEARCHED = 3000
 
