@@ -19,8 +19,8 @@
 #define CAPACITY 65536
 #define ARENA_BYTES (UINT64_C(48) << 20)
 #define N_MESSAGES 60000
-/* A step looks at 4096 things, at each with a few accesses; besides, there is the table of extents. */
-#define ACCESSES_MAX UINT64_C(40000)
+/* A step looks at 4096 things, at each with eleven accesses at most; besides, there is the table of extents. */
+#define ACCESSES_MAX UINT64_C(50000)
 
 static uint64_t n_accesses;
 

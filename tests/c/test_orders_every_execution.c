@@ -76,7 +76,7 @@ static const struct {
     {"lamport-literal", 3, 1, 2, CAUSAL | TOTAL | GENUINE, true},
     {"skeen", 3, 1, 2, 0, true},
     {"skeen", 2, 2, 1, FIFO | CAUSAL, false},
-    {"abcast", 3, 1, 2, 0, false},
+    {"abcast", 3, 1, 2, CAUSAL, false},
     {"bus1", 3, 1, 2, 0, true},
     {"bus1", 2, 2, 1, 0, false},
 };
