@@ -92,7 +92,7 @@ def decode(payload: bytes) -> Batch:
     while at < len(payload):
         if at + _ITEM.size > len(payload):
             raise NotABatch(f"{len(payload)} bytes, which end in the middle of a message")
-        what, n_name, n_group, count, n_body, life, number = _ITEM.unpack_from(payload, at)
+        what, n_name, n_group, count, n_body, life, asked = _ITEM.unpack_from(payload, at)
         name = at + _ITEM.size
         group, begin = name + n_name, name + n_name + n_group
         at = begin + n_body
@@ -102,5 +102,5 @@ def decode(payload: bytes) -> Batch:
         if not is_body(count, body):
             raise NotABatch(f"{len(body)} bytes, in which {count} messages do not fit")
         sender, to = payload[name:group].decode(), payload[group:begin].decode()
-        items.append(Item(what, life, number, sender, to, count, body))
+        items.append(Item(what, life, asked, sender, to, count, body))
     return Batch(kind, bus_id, epoch, number, seen_place, seen_digest, low, tuple(items))

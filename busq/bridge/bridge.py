@@ -325,7 +325,7 @@ class Bridge:
                 await self._explain_silence()
             return 0
         place, last = found
-        if last.name == batch.name:
+        if last.kind == batch.kind and last.name == batch.name:  # what puts it out has the name of its next one
             return place
         self._check_fence(last)
         if place > self._expected:

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from busq.bridge import batches
-from busq.bridge.bridge import Bridge, Settings
+from busq.bridge.bridge import Bridge, Settings, put_out
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
+from busq.bridge.errors import Fenced
+
+BUS_ID = b"b" * 16
 
 
 class Stream:
@@ -43,9 +46,9 @@ class Stream:
 
 def publish(stream: Stream) -> int:
     """Publish one request; return the place of its batch, 0 for none."""
-    local: Any = SimpleNamespace(bus_id=b"b" * 16, domain="d", last_tail=None, members=lambda: None)
+    local: Any = SimpleNamespace(bus_id=BUS_ID, domain="d", last_tail=None, members=lambda: None)
     bridge = Bridge(local, stream, Settings("m1"))
-    item = batches.Item(0, 7, 1, "alice", "prices", 1, b"\1\0\0\0" + b"5")
+    item = batches.Item(0, 7, 9, "alice", "prices", 1, b"\1\0\0\0" + b"5")
     return asyncio.run(bridge._publish(batches.DATA, (item,)))
 
 
@@ -61,3 +64,12 @@ def publish(stream: Stream) -> int:
 def test_a_batch_is_given_up_only_where_it_is_not_stored(answers: list[str], place: int, stored: int) -> None:
     stream = Stream(*answers)
     assert (publish(stream), len(stream.stored)) == (place, stored)
+
+
+def test_what_puts_a_machine_out_is_not_taken_for_its_next_batch() -> None:
+    stream = Stream()
+    last = batches.Batch(batches.TICK, BUS_ID, 0, 0, 0, batches.NO_DIGEST, 0)
+    asyncio.run(put_out(stream, Stored(0, "m1", b""), last))
+    with pytest.raises(Fenced):
+        publish(stream)
+    assert len(stream.stored) == 1
