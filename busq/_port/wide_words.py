@@ -128,9 +128,9 @@ class Tail(NamedTuple):
     sender: str  # "MACHINE/peer"
     view: int = 0  # of the group; no other view of the domain has this number
 
-    def of(self, at: int, *, is_last: bool) -> Tail:
+    def of(self, at: int, *, is_last: bool, view: int) -> Tail:
         """Return that of a message `at` places behind this one's."""
-        return self._replace(nth=self.nth + at, is_last=is_last)
+        return self._replace(nth=self.nth + at, is_last=is_last, view=view)
 
     def of_view(self, at: int, key: int) -> Tail:
         """Return that of a view, which has this number."""

@@ -164,7 +164,9 @@ class Local:
             if self._n_since_drain >= DRAIN_EVERY:  # here, behind the acknowledgement of what was re-sent last
                 self.drain()
             n_to, stop = len(to), min(end, at + DRAIN_EVERY - self._n_since_drain)
-            n_sent = self._try(to, item, at, stop, tail.of(at, is_last=is_last))
+            has_members = any(isinstance(one, int) for one in to)  # otherwise none misses what is not written down
+            now = tail.of(at, is_last=is_last, view=tail.view if has_members else 0)
+            n_sent = self._try(to, item, at, stop, now)
             if n_sent:
                 at += n_sent
                 self._n_since_drain += n_sent

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a bridge re-sends on its bus, without a server: the test hands it what stands in the stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import busq
+from busq._native import _core as core
+from busq._port import wide_words
+from busq._port.wide_words import ENTER, MESSAGE, Tail
+from busq.bridge import batches, local
+from busq.bridge.batches import Batch, Item
+from busq.bridge.bridge import Bridge, Settings
+from busq.bridge.engine import Stored
+from busq.bridge.local import Local
+
+OTHERS = b"other bus".ljust(16)
+Make = Callable[[], Local]
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest) -> Iterator[Make]:
+    """Makes this machine's side of a bridge, and its successors."""
+    made: list[Local] = []
+    with busq.Bus.create("resending", arena=getattr(request, "param", 16 << 20)) as bus:
+
+        def make() -> Local:
+            if made:
+                made[-1].close()
+            made.append(Local(bus, "d", ("prices",)))
+            return made[-1]
+
+        yield make
+        made[-1].close()
+    busq.Bus.unlink("resending")
+
+
+def stored(place: int, *items: Item, kind: int = batches.DATA, machine: str = "m2", bus_id: bytes = OTHERS) -> Stored:
+    return Stored(place, machine, batches.encode(Batch(kind, bus_id, 0, place, 0, batches.NO_DIGEST, 0, items)))
+
+
+def entering(name: str, target: int) -> Item:
+    return Item(ENTER, 5, 1, name, "prices", 1, wide_words.whole_body(target.to_bytes(8, "little")))
+
+
+def apply(here: Local, *places: Stored) -> None:
+    """Begin a bridge, and give it what it reads."""
+    bridge = Bridge(here, None, Settings("m1"))
+    bridge.recover()
+
+    async def main() -> None:
+        for place in places:
+            await bridge._apply(place)
+
+    asyncio.run(main())
+
+
+def begun(here: Local) -> Stored:
+    return stored(1, kind=batches.NEW, machine="m1", bus_id=here.bus_id)
+
+
+def tails(here: Local) -> list[Tail]:
+    """What stands in the cursor, the last entry of all as well."""
+    here.close()
+    with here.bus.join(here.cursor.name, resume=True, durable=True) as cursor:
+        found = cursor.recv_many(1000, timeout=0, ack=True)
+        return [wide_words.read_tail(core.wide_tail(one)) for one in found]
+
+
+def test_what_comes_to_no_member_here_is_of_no_view_in_the_recording(make: Make) -> None:
+    here = make()
+    with here.bus.join("alice") as alice:
+        three = Item(MESSAGE, 5, 2, "bob", "prices", 3, b"\1\0\0\0" * 3 + b"abc")
+        apply(
+            here,
+            *(begun(here), stored(2, entering("bob", 7)), stored(3, three)),
+            *(stored(4, entering("alice", core.target(alice)), machine="m1", bus_id=here.bus_id), stored(5, three)),
+        )
+        assert [(one.place, one.nth, bool(one.view)) for one in tails(here)] == [
+            *((1, local.WHOLE, False), (2, 0, False), (3, 2, False)),
+            *((4, 0, True), (5, 0, True), (5, 1, True), (5, 2, True)),
+        ]
