@@ -439,7 +439,8 @@ class Bridge:
                     await self._resend_item(item, first, tail, asked)
                 else:
                     marker = marker_of(item.what, stored.machine, item.sender, item.life, item.body)
-                    if not await self._resend_views(item.group, marker, tail, asked):
+                    is_any = await self._resend_views(item.group, marker, tail, asked)
+                    if not is_any and (stored.place, end - 1) > self._done:  # a death is gone through again
                         await self._resend_item(item, 0, tail, asked)
                 if asked:
                     self._stored.discard(key)

@@ -11,12 +11,14 @@ import pytest
 import busq
 from busq._native import _core as core
 from busq._port import wide_words
-from busq._port.wide_words import ENTER, MESSAGE, Tail
+from busq._port.wide_views import Member
+from busq._port.wide_words import DEATH, ENTER, MESSAGE, Tail
 from busq.bridge import batches, local
 from busq.bridge.batches import Batch, Item
 from busq.bridge.bridge import Bridge, Settings
 from busq.bridge.engine import Stored
 from busq.bridge.local import Local
+from busq.bridge.views import death_of
 
 OTHERS = b"other bus".ljust(16)
 Make = Callable[[], Local]
@@ -84,3 +86,13 @@ def test_what_comes_to_no_member_here_is_of_no_view_in_the_recording(make: Make)
             *((1, local.WHOLE, False), (2, 0, False), (3, 2, False)),
             *((4, 0, True), (5, 0, True), (5, 1, True), (5, 2, True)),
         ]
+
+
+def test_a_death_that_was_gone_through_stands_in_the_cursor_once(make: Make) -> None:
+    here = make()
+    dead = Member("m2", "bob", 5, 7)
+    death = stored(3, Item(DEATH, 6, 1, "bridge@d", "", 1, wide_words.whole_body(death_of(dead))))
+    apply(here, begun(here), stored(2, entering("bob", 7)), death)
+    again = make()
+    apply(again, death)
+    assert [one.place for one in tails(again)].count(3) == 1
