@@ -12,6 +12,7 @@ comes after the message, everywhere.
 from __future__ import annotations
 
 import itertools
+import secrets
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -355,11 +356,11 @@ class Client:
 
     @property
     def replies(self) -> Any:
-        """The peer that gets what bridges re-send, and what they answer."""
+        """The peer that gets what bridges re-send, and what they answer; its name is new in each life of its owner."""
         if self._replies is None:
             bus = self._port.bus
             still_open = type(bus)._of(_raw_bus(self._port), bus.name, bus._directory)  # the peer outlives its Bus
-            self._replies = still_open.join(f"reply@{core.target(self._port):x}")
+            self._replies = still_open.join(f"reply@{core.target(self._port):x}-{secrets.token_hex(4)}")
         return self._replies
 
     # ---- waiting ----

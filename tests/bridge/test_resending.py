@@ -11,6 +11,7 @@ import pytest
 import busq
 from busq._native import _core as core
 from busq._port import wide_words
+from busq._port.wide import client_of
 from busq._port.wide_views import Member
 from busq._port.wide_words import DEATH, ENTER, MESSAGE, Tail
 from busq.bridge import batches, local
@@ -96,3 +97,21 @@ def test_a_death_that_was_gone_through_stands_in_the_cursor_once(make: Make) -> 
     again = make()
     apply(again, death)
     assert [one.place for one in tails(again)].count(3) == 1
+
+
+def test_a_durable_peer_that_resumes_gets_its_replies(make: Make) -> None:
+    here = make()
+    item = Item(MESSAGE, 0, 1, "alice", "prices", 1, wide_words.whole_body(b"5"))
+    targets = set()
+    for place in (1, 2):
+        with here.bus.join("alice", resume=True, durable=True) as alice:
+            targets.add(core.target(alice))
+            replies = client_of(alice).replies
+
+            async def resend(to: list[str | int], place: int) -> None:
+                tail = Tail(place, 0, 7, 1, 1, MESSAGE, True, False, bytes(16), "m1/alice")
+                assert [n async for n in here.resend(item, (0, 1), tail, to)] == [1]
+
+            asyncio.run(resend(here.receivers([], replies.name), place))
+            assert replies.recv(timeout=0).data == b"5"
+    assert len(targets) == 1
