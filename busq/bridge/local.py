@@ -33,7 +33,7 @@ WHOLE = 0xFFFFFFFF  # the index of a batch's end
 
 _PATIENCE_S = 1.0
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0005, 0.05
-_VIEWS_MAX = 64  # in their queue, before the old ones are taken away
+_VIEWS_MAX = 8  # in their queue, before the old ones are taken away
 
 
 class Local:
@@ -173,6 +173,7 @@ class Local:
                 yield at
             elif len(to) == n_to:
                 self.drain()
+                self.drop_old_views(now=True)
                 await room.wait()
 
     def _try(self, to: list[str | int], item: Item, first: int, stop: int, tail: Tail) -> int:
@@ -197,6 +198,7 @@ class Local:
         body = wide_words.whole_body(members or b"")
         while not core.send_wide_many(self.inbox, to, body, 1, 0, 1, encoded, core.Note()):
             self.drain()
+            self.drop_old_views(now=True)
             await room.wait()
         self.drain()
 
@@ -211,10 +213,10 @@ class Local:
         """Return the members of all groups, as of the cursor; None where no predecessor knew any."""
         return latest_groups(self.bus._raw(), self.domain)
 
-    def drop_old_views(self) -> None:
-        """Take away all views but the last, now and then."""
+    def drop_old_views(self, *, now: bool = False) -> None:
+        """Take away all views but the last: now and then, or now, where their memory may be what is waited for."""
         self._n_views += 1
-        if self._n_views >= _VIEWS_MAX:
+        if now or self._n_views >= _VIEWS_MAX:
             self._n_views = 0
             n_old = len(self.bus.peek(self.views.name, bytes_max=1)) - 1
             if n_old > 0:

@@ -12,7 +12,7 @@ import busq
 from busq._native import _core as core
 from busq._port import wide_words
 from busq._port.wide import client_of
-from busq._port.wide_views import Member
+from busq._port.wide_views import Change, Group, Member, write_groups, write_view
 from busq._port.wide_words import DEATH, ENTER, MESSAGE, Tail
 from busq.bridge import batches, local
 from busq.bridge.batches import Batch, Item
@@ -115,3 +115,19 @@ def test_a_durable_peer_that_resumes_gets_its_replies(make: Make) -> None:
             asyncio.run(resend(here.receivers([], replies.name), place))
             assert replies.recv(timeout=0).data == b"5"
     assert len(targets) == 1
+
+
+@pytest.mark.parametrize("make", [1 << 20], indirect=True)
+def test_views_that_fill_the_memory_are_taken_away(make: Make) -> None:
+    here = make()
+    groups = {"prices": Group(2, 0, (Member("m2", "b" * 100_000, 5, 7),))}
+    written = write_view(groups, Change("prices", groups["prices"].members, (), False), "m1")
+    view = Item(wide_words.VIEW, 0, 0, "", "prices", 1, wide_words.whole_body(written))
+
+    async def main() -> None:
+        for place in range(1, 20):
+            tail = Tail(place, 0, 0, 0, 1, wide_words.VIEW, False, False, bytes(16), "m1")
+            assert [n async for n in here.resend(view, (0, 1), tail, [here.cursor.name, here.views.name])] == [1]
+            await here.note_progress(tail._replace(what=wide_words.PROGRESS), write_groups(groups))
+
+    asyncio.run(main())
