@@ -55,7 +55,8 @@ static void fork_parent(void)
 }
 
 /* Two payloads may share a page: each is copied to its own bytes, over what the other one has put there.  Another
- * thread that looks meanwhile finds the one page or the other. */
+ * thread that looks meanwhile finds the one page or the other.  Where there is a copy, what is copied may be released,
+ * and its memory gone behind the arena: to read it there would take it from the file system for good, or be a SIGBUS. */
 static void pages_replace(const busq_pin *pin)
 {
   const page_range pages = pages_of(pin);
@@ -63,9 +64,11 @@ static void pages_replace(const busq_pin *pin)
   char *private = mmap(NULL, pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (private == MAP_FAILED)
     return;
-  memcpy(private, pages.begin, pages.bytes);
-  if (pin->copy)
-    memcpy(private + before, (const char *)pin->copy + before, pin->message.size_bytes);
+  const size_t end = before + pin->message.size_bytes;
+  memcpy(private, pages.begin, before);
+  memcpy(private + before, (pin->copy ? (const char *)pin->copy : pages.begin) + before, pin->message.size_bytes);
+  if (pin->message.record < pin->peer->bus->huge_unit)
+    memcpy(private + end, pages.begin + end, pages.bytes - end);
   if (pin->window)
     (void)mprotect(private, pages.bytes, PROT_READ);
   (void)mremap(private, pages.bytes, pages.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages.begin);
