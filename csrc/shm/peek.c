@@ -6,7 +6,8 @@
  * the queue, whole, at some moment of the call; nothing that is read is used as an index or a length unchecked.
  *
  * Mechanism: a message is copied, and then its record's state is read again.  Where that is the same, no process has
- * used the record for another message while it was copied.
+ * used the record for another message while it was copied; and where its receiver has not released it, its memory was
+ * there.
  *
  * Not given: the queue at one moment: of what is taken meanwhile, a look may miss what follows.  Its order, which the
  * keys of messages show; messages that are not final, or that a reader has in its hands.
@@ -15,6 +16,7 @@
 #include "shm/message/shared_take.h"
 #include "shm/receive/look.h"
 #include <string.h>
+#include <unistd.h>
 
 /* Is it taken, or in the hands of a reader?  Otherwise the reference shows its sender afterwards. */
 static bool is_had(busq_reference *seen, busq_peeked *peeked)
@@ -39,6 +41,24 @@ static void sender_name(const busq_bus *bus, const busq_found *found, busq_peeke
   peeked->sender_bytes = bytes;
 }
 
+/* Behind the arena (huge.h) by a call: the memory of what is released goes meanwhile, and a look at it there would take
+ * some for good, or be a SIGBUS. */
+static bool payload_copy(const busq_bus *bus, busq_reference seen, const busq_found *found, char *data, size_t bytes)
+{
+  if (seen.record < bus->huge_unit) {
+    memcpy(data, found->payload, bytes);
+    return true;
+  }
+  const off_t begin = (const char *)found->payload - bus->base;
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t n = pread(bus->fd, data + done, bytes - done, begin + (off_t)done);
+    if (n <= 0)
+      return false;
+    done += (size_t)n;
+  }
+  return true;
+}
+
 /* Copies what stands at a position of a ring that belongs to the queue of `slot`; false where nothing waits there. */
 static bool peek_at(const busq_bus *bus, const busq_ring *ring, uint32_t slot, uint64_t position, busq_peeked *peeked,
                     void *data, size_t room)
@@ -54,15 +74,16 @@ static bool peek_at(const busq_bus *bus, const busq_ring *ring, uint32_t slot, u
   found.key = (busq_key){busq_load_relaxed(&record->state.hi), seen.tag, seen.sender};
   if (!busq_found_fill(bus, slot, seen, record, &found))
     return false;
-  const uint32_t mark = busq_load_acquire(&record->destination[found.mark].mark);
-  peeked->is_redelivered |= (mark & BUSQ_MARK_OFFERED) != 0;
+  const uint16_t *const mark = &record->destination[found.mark].mark;
+  peeked->is_redelivered |= (busq_load_acquire(mark) & BUSQ_MARK_OFFERED) != 0;
   peeked->timestamp = found.key.timestamp;
   peeked->sequence = busq_tag_sequence(seen.tag);
   peeked->size_bytes = found.size_bytes;
   peeked->form = found.form;
   sender_name(bus, &found, peeked);
-  memcpy(data, found.payload, found.size_bytes < room ? found.size_bytes : room);
-  return !(mark & (BUSQ_MARK_RELEASED | BUSQ_MARK_TAKEN)) && busq_record_is_still(record, state);
+  return payload_copy(bus, seen, &found, data, found.size_bytes < room ? found.size_bytes : room) &&
+         busq_record_is_still(record, state) && !(busq_load_acquire(mark) & (BUSQ_MARK_RELEASED | BUSQ_MARK_TAKEN)) &&
+         busq_record_is_still(record, state); /* so that was its mark */
 }
 
 /* The queue's own ring, then the hands of its readers, to which what came back may have gone. */
