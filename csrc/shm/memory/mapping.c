@@ -12,8 +12,10 @@ int busq_mapping_map(busq_bus *bus)
 {
   char *base = mmap(NULL, bus->geometry.segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, bus->fd, 0);
   if (base == MAP_FAILED)
-    return busq_error_system("can't map %llu bytes of bus \"%s\"", (unsigned long long)bus->geometry.segment_bytes,
-                             bus->name);
+    return busq_error_system("can't map %llu bytes of bus \"%s\"%s", (unsigned long long)bus->geometry.segment_bytes, bus->name,
+                             bus->geometry.takes_larger
+                                 ? " (addresses, for messages larger than its arena: does RLIMIT_AS, ulimit -v, allow so many? A bus that a process with that limit creates takes fewer)"
+                                 : "");
   bus->base = base;
   bus->header = (busq_header *)(void *)base;
   bus->slots = (busq_slot *)(void *)(base + bus->geometry.peers_offset);
