@@ -291,7 +291,7 @@ int busq_arena_adopt(busq_arena *arena)
   arena->inherited = calloc(bus->geometry.extents, sizeof *arena->inherited);
   if (!arena->inherited)
     return busq_error(BUSQ_NO_SPACE, "no memory to keep track of the messages that a predecessor has on their way");
-  for (uint64_t extent = bus->geometry.extents; extent-- > 0;) {
+  for (uint64_t extent = bus->geometry.huge_from; extent-- > 0;) { /* behind those, slabs are damage */
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && busq_extent_owner(word) == arena->slot)
       arena->inherited[arena->inherited_count++] = (uint32_t)extent;

@@ -60,7 +60,7 @@ static bool slab_is_of(const busq_bus *bus, uint64_t extent, uint32_t slot, uint
 
 bool busq_arena_reclaim(busq_bus *bus, uint32_t slot, uint64_t *looks)
 {
-  const uint64_t extents = bus->geometry.extents;
+  const uint64_t extents = bus->geometry.huge_from; /* behind those, slabs are damage */
   uint64_t *const reclaimed = &bus->slots[slot].reclaimed;
   const uint64_t first = busq_load_relaxed(reclaimed);
   bool is_empty = runs_reclaim(bus, slot);
@@ -84,7 +84,7 @@ bool busq_arena_vacate(busq_bus *bus, uint32_t slot)
   bool is_empty = runs_reclaim(bus, slot);
   uint64_t looks = UINT64_MAX;
   uint32_t class;
-  for (uint64_t extent = 0; extent < bus->geometry.extents && is_empty; extent++)
+  for (uint64_t extent = 0; extent < bus->geometry.huge_from && is_empty; extent++)
     if (slab_is_of(bus, extent, slot, &class))
       is_empty = slab_reclaim(bus, extent, class, &looks);
   return is_empty;
@@ -109,7 +109,7 @@ busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
     return NULL;
   if (busq_extent_kind(word) == BUSQ_EXTENT_LARGE)
     is_record = at == 0 && large_is_in_hand(bus, extent, word);
-  else if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && class < BUSQ_ARENA_CLASSES)
+  else if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && class < BUSQ_ARENA_CLASSES && extent < bus->geometry.huge_from)
     is_record = at % busq_class_units(class) == 0 &&
                 at / busq_class_units(class) < busq_slab_carved(bus, extent, class);
   return is_record ? busq_bus_record(bus, (uint32_t)unit) : NULL;
