@@ -206,6 +206,7 @@ bool busq_grave_bury(busq_bus *bus, uint32_t slot)
   busq_store_relaxed(&self->receives.what, BUSQ_WAITING_NOT);
   busq_fifo_unlink(bus, slot, incarnation);
   BUSQ_STEP("bury");
+  busq_large_sweep(bus, slot); /* what it was the last to release, of others */
   (void)busq_arena_reclaim(bus, slot, &looks);
   busq_store_relaxed(&self->ended_ns, busq_time_host_ns());
   BUSQ_STEP("bury");
