@@ -27,18 +27,18 @@ static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
 
 busq_record *busq_huge_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
 {
-  const uint64_t length = extents_of(bytes);
+  const uint64_t length = extents_of(bytes), head_bytes = busq_geometry_head_bytes(&bus->geometry);
   const uint64_t first = run_claim(bus, slot, length);
   if (!first)
     return NULL;
-  if (!busq_reserve_run(bus, first, busq_geometry_head_bytes(&bus->geometry))) {
+  if (!busq_reserve_run(bus, first, head_bytes)) {
     for (uint64_t extent = first; extent < first + length; extent++)
       busq_extent_give_back(bus, extent);
     return NULL;
   }
   busq_record *record = busq_run_become_large(bus, slot, first, length, bytes);
   BUSQ_STEP("reserve");
-  if (busq_reserve_run(bus, first, bytes))
+  if (busq_reserve_run(bus, first, bytes + head_bytes))
     return record;
   (void)busq_run_free_as(bus, first, busq_load_acquire(&bus->table[first].word), slot);
   return NULL;
