@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Child, fresh_python
+from test_bad_input import in_small_file_system
 
 import busq
 
@@ -61,6 +62,8 @@ def test_it_waits_for_no_memory_that_idle_peers_keep(make_bus: Callable[..., bus
         idle.send("alice", bytes(size))
         alice.recv()
     alice.send("alice", bytes(ARENA), timeout=0)
+    with pytest.raises(busq.Full):  # one such message at a time
+        alice.send("alice", bytes(ARENA * 6 // 10), timeout=0)
     quarters = [("alice", bytes(ARENA // 4))] * 100
     with pytest.raises(busq.Full):  # what the arena can hold is bounded by it
         alice.send_many(quarters, timeout=0)
@@ -82,14 +85,17 @@ def test_what_can_not_fit_raises_at_once(make_bus: Callable[..., busq.Bus], fork
         alice.recv(timeout=0)
 
 
-def test_where_addresses_are_limited_the_arena_is_the_limit() -> None:
+def test_where_addresses_are_limited_the_arena_is_the_limit(make_bus: Callable[..., busq.Bus]) -> None:
     done = fresh_python(
         "import resource, busq\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
+        f"try: busq.Bus.open({make_bus(arena=ARENA).name!r})\n"
+        "except OSError as error: print(error)\n"
         "with busq.Bus.create('limited', arena=1 << 16, temporary=True) as bus, bus.join('alice') as alice:\n"
         "    try: alice.send('alice', bytes(1 << 17))\n"
         "    except ValueError as error: print(error)\n"
     )
+    assert "RLIMIT_AS" in done.stdout
     assert "at most 65536" in done.stdout
     assert "reserve=False" in done.stdout
 
@@ -127,3 +133,62 @@ def iter_now(peer: busq.Peer) -> list[bytes]:
             found.append(peer.recv(timeout=0).data)
     except busq.Empty:
         return found
+
+
+def test_a_forked_child_keeps_what_its_parent_releases(
+    make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]
+) -> None:
+    bus = make_bus(arena=ARENA)
+    alice = bus.join("alice")
+    alice.send("alice", LARGE)
+    before = reserved_bytes(bus)
+    view = alice.recv().view()
+    looks, look = os.pipe()
+
+    def look_later() -> bool:
+        os.read(looks, 1)
+        return bytes(view) == LARGE
+
+    child = fork(look_later)
+    view.release()
+    os.write(look, b"!")
+    assert child.result()
+    os.close(looks), os.close(look)
+    assert reserved_bytes(bus) <= before - len(LARGE) + HEADS
+
+
+FULL_OF_THEM = """
+import os, busq
+directory = os.environ["BUSQ_DIR"]
+bus = busq.Bus.create("behind", arena=1 << 16, peers=4, capacity=16, reserve=False)
+alice, bob, carol = bus.join("alice"), bus.join("bob"), bus.join("carol")
+alice.send("bob", b"small"), bob.recv()
+alice.send("bob", bytes(6 << 20), timeout=0)
+try: carol.send("bob", bytes(8 << 20), timeout=0)
+except busq.Full: print("waits for the first")
+with open(directory + "/fills", "wb", buffering=0) as file:
+    try:
+        while file.write(bytes(4096)): pass
+    except OSError: print(file.tell() > 4 << 20)  # the sender that waits takes nothing
+try: carol.send("bob", bytes(40 << 10), timeout=0)
+except busq.Full: print("waits for the first")
+assert len(bob.recv().data) == 6 << 20
+carol.send("bob", bytes(40 << 10), timeout=0)
+try: carol.send("bob", bytes(8 << 20), timeout=0)
+except busq.NoSpace: print("no space")
+busq.Bus.unlink("behind")
+"""
+
+
+def test_a_file_system_that_is_full_of_them_is_waited_for(tmp_path: Path) -> None:
+    said = in_small_file_system(tmp_path, "size=12m,mode=0700", FULL_OF_THEM)
+    assert said.splitlines() == ["waits for the first", "True", "waits for the first", "no space"]
+
+
+def test_peek_shows_one_whole(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(arena=ARENA)
+    alice = bus.join("alice")
+    alice.send("alice", LARGE)
+    assert [peeked.data for peeked in bus.peek("alice", bytes_max=1 << 20)] == [LARGE]
+    alice.recv(), alice.send("alice", b"")
+    assert [peeked.data for peeked in bus.peek("alice")] == [b""]

@@ -339,6 +339,7 @@ static busq_record *large_take(const busq_arena *arena, uint64_t bytes)
                                                 : busq_large_take(arena->bus, arena->slot, bytes);
 }
 
+/* Asked before and after the last try: what was in its way may be gone when it has failed, or come meanwhile. */
 static bool large_may_fit(const busq_bus *bus, uint64_t bytes)
 {
   return busq_huge_is_needed(bus, bytes) ? busq_huge_may_fit(bus, bytes)
@@ -385,8 +386,11 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
     record = class_pop(arena, class);
     if (BUSQ_UNLIKELY(!record))
       record = class_take_slow(arena, index);
-    if (BUSQ_UNLIKELY(!record) && !busq_reserve_has_own(arena->bus, arena->slot))
-      return fits_nowhere(arena->bus, bytes);
+    if (BUSQ_UNLIKELY(!record) && !busq_reserve_may_fit_small(arena->bus, arena->slot)) {
+      record = class_take_slow(arena, index);
+      if (!record && !busq_reserve_may_fit_small(arena->bus, arena->slot))
+        return fits_nowhere(arena->bus, bytes);
+    }
     /* Last: taking may have put what a predecessor sent into the line. */
     if (record && BUSQ_UNLIKELY(!line_reserve(class))) {
       (void)stack_push(class, busq_arena_unit_of(arena->bus, record));
@@ -394,10 +398,12 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
     }
   } else {
     record = large_take(arena, bytes);
-    if (BUSQ_UNLIKELY(!record))
+    if (BUSQ_UNLIKELY(!record)) {
+      const bool may_fit = large_may_fit(arena->bus, bytes);
       record = large_take_slow(arena, bytes);
-    if (BUSQ_UNLIKELY(!record) && !large_may_fit(arena->bus, bytes))
-      return fits_nowhere(arena->bus, bytes);
+      if (!record && !may_fit && !large_may_fit(arena->bus, bytes))
+        return fits_nowhere(arena->bus, bytes);
+    }
   }
   BUSQ_ASSERT(index >= arena->class_limit || busq_class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
   BUSQ_ASSERT(!record || busq_bus_has_units(arena->bus, busq_arena_unit_of(arena->bus, record) + UINT64_C(1)));
@@ -488,4 +494,3 @@ bool busq_arena_collect(busq_arena *arena, uint64_t looks)
   arena->credit = 0;
   return extents_give_back(arena);
 }
-

@@ -28,6 +28,9 @@ static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
 busq_record *busq_huge_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
 {
   const uint64_t length = extents_of(bytes), head_bytes = busq_geometry_head_bytes(&bus->geometry);
+  struct statvfs all;
+  if (fstatvfs(bus->fd, &all) == 0 && all.f_blocks && all.f_bavail * (uint64_t)all.f_frsize + length * head_bytes < bytes)
+    return NULL; /* now: to find that out page by page would take what others need meanwhile */
   const uint64_t first = run_claim(bus, slot, length);
   if (!first)
     return NULL;
@@ -48,7 +51,7 @@ bool busq_huge_is_welcome(const busq_bus *bus, uint64_t bytes)
 {
   if (!bus->geometry.takes_larger || !busq_huge_is_needed(bus, 2 * bytes))
     return false;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.huge_from; extent++) {
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++) {
     const uint32_t kind = busq_extent_kind(busq_load_relaxed(&bus->table[extent].word));
     if (kind != BUSQ_EXTENT_FREE && kind != BUSQ_EXTENT_SLAB)
       return false;
@@ -56,18 +59,10 @@ bool busq_huge_is_welcome(const busq_bus *bus, uint64_t bytes)
   return true;
 }
 
-static bool some_are_used(const busq_bus *bus)
-{
-  for (uint64_t extent = bus->geometry.huge_from; extent < bus->geometry.extents; extent++)
-    if (!busq_extent_is_free(bus, extent, false))
-      return true;
-  return false;
-}
-
 bool busq_huge_may_fit(const busq_bus *bus, uint64_t bytes)
 {
   struct statvfs all;
   if (fstatvfs(bus->fd, &all) == 0 && all.f_blocks && all.f_blocks * (uint64_t)all.f_frsize < bytes)
     return false;
-  return some_are_used(bus);
+  return busq_reserve_has_runs(bus);
 }

@@ -16,7 +16,9 @@
  *      heads   the first pages of each extent stay reserved once they were: a process that was stopped looks at the
  *              header of a message that is long gone, and must find memory there
  *      arena   a message that needs more than half of it goes behind it, too, where no run is in its way, but extents of
- *              others for small messages, which an idle peer does not give back
+ *              others for small messages, which an idle peer does not give back, and where nothing is behind it
+ *      slack   as much as a header takes is reserved behind a message: a look at the header that a damaged reference
+ *              names stays inside the file
  *
  * Not given: that others go there: the arena is what bounds those.
  */
@@ -28,7 +30,7 @@ static inline bool busq_huge_is_needed(const busq_bus *bus, uint64_t bytes)
   return bytes > (bus->geometry.huge_from - bus->geometry.peers) * bus->geometry.extent_bytes;
 }
 
-/* Whether one that needs more than half of the arena may go behind it all the same: where no other run is on its way. */
+/* Whether one that needs more than half of the arena may go behind it all the same: where no other run is on its way, here or there. */
 bool busq_huge_is_welcome(const busq_bus *bus, uint64_t bytes);
 /* A record in a run of its own; NULL where there is no such run now. */
 busq_record *busq_huge_take(busq_bus *bus, uint32_t slot, uint64_t bytes);

@@ -166,9 +166,17 @@ bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count)
   return !is_short;
 }
 
-bool busq_reserve_has_own(const busq_bus *bus, uint32_t slot)
+bool busq_reserve_has_runs(const busq_bus *bus)
 {
-  return !bus->geometry.reserves_late || is_reserved(bus, slot);
+  for (uint64_t extent = bus->geometry.huge_from; extent < bus->geometry.extents; extent++)
+    if (!busq_extent_is_free(bus, extent, false))
+      return true;
+  return false;
+}
+
+bool busq_reserve_may_fit_small(const busq_bus *bus, uint32_t slot)
+{
+  return !bus->geometry.reserves_late || is_reserved(bus, slot) || busq_reserve_has_runs(bus);
 }
 
 bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)
@@ -178,5 +186,5 @@ bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)
   uint64_t n_reserved = 0;
   for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.huge_from; extent++)
     n_reserved += is_reserved(bus, extent);
-  return n_reserved >= n_extents;
+  return n_reserved >= n_extents || busq_reserve_has_runs(bus);
 }

@@ -50,9 +50,13 @@ bool busq_reserve_extents(busq_bus *bus, uint64_t first, uint64_t count);
 bool busq_reserve_run(const busq_bus *bus, uint64_t first, uint64_t bytes);
 /* The memory of such a run, which the caller has made FREEING, but for its heads. */
 void busq_reserve_give_back(const busq_bus *bus, uint64_t first, uint64_t length);
-/* False where the peer could not reserve its own extent, which it has not used so far. */
-bool busq_reserve_has_own(const busq_bus *bus, uint32_t slot);
-/* False where the file system is full, and even all extents that were ever reserved are too few for such a run. */
+/* Are there messages behind the arena, whose memory will be the file system's again? */
+bool busq_reserve_has_runs(const busq_bus *bus);
+/* False where the peer could not reserve its own extent, which it has not used so far, and nothing behind the arena will
+ * give memory back to the file system. */
+bool busq_reserve_may_fit_small(const busq_bus *bus, uint32_t slot);
+/* False where the file system is full, and even all extents that were ever reserved are too few for such a run, and nothing
+ * behind the arena will give some back. */
 bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents);
 
 #endif /* BUSQ_SHM_MEMORY_RESERVE_H */
