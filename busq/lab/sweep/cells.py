@@ -108,10 +108,11 @@ def cells(grid: Grid, limit: int | None = None, *, memory: float = CELL_MEMORY_B
             break
         try:
             first = config(point, seeds[0])
+            work = work_expected(first)
         except ValueError as error:
             impossible.append(str(error))
             continue
-        cells += _of_point(grid, number, table, point, seeds, first, memory)
+        cells += _of_point(grid, number, table, point, seeds, first, work, memory)
     if impossible and not grid.skips:
         raise GridError(
             f"{grid.name}: {len(impossible):,} of {grid.n_points:,} combinations are "
@@ -135,11 +136,12 @@ def _of_point(
     point: Mapping[str, Value],
     seeds: Sequence[int],
     first: Config,
+    work: tuple[float, float],
     memory: float,
 ) -> Iterator[Cell]:
     values = [point[name] for name in PARAMETERS]
     without = [point[name] for name in PARAMETERS if name != "order"]
-    packets, units = work_expected(first)
+    packets, units = work
     refused = _refused(first, packets, grid.packets_max, memory)
     seconds = 0.0 if refused else units * _SECONDS_PER_UNIT + _SECONDS_PER_RUN
     hashes = {"point": _hash(values), "situation": _hash([table, *without])}
