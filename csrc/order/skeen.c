@@ -22,11 +22,12 @@
  * has passed its final timestamp, and DATA hands that on; and the destinations of m knew of it before any process
  * delivered it.
  *
+ * Proven without a bound: busq/lab/proof/models/skeen.py.
+ *
  * Order "abcast": the same as ISIS had it before (Birman and Joseph 1987): DATA carries no timestamp, and a sender that is
  * no destination proposes none.  So what a process has delivered no longer comes before all that this causes: the destinations of
  * the effect may not have heard of that final timestamp.  (The paper settles ties by the process that proposed; names do as well.)
- *
- * Proven without a bound: busq/lab/proof/models/skeen.py.
+ * That model has not its steps; all its executions within a bound were searched.
  */
 #include "order/order.h"
 #include "queue/holdback.h"
