@@ -388,8 +388,9 @@ int busq_stage_tick(busq_stage *stage, uint32_t process);
 /* A process dies; of a group of at most 32.  What it has sent arrives, what is on its way to it is gone. */
 int busq_stage_crash(busq_stage *stage, uint32_t process);
 /* It dies in its next step, behind so many of its effects, at least one: that a message is sent, that one is delivered,
- * and each packet to each receiver.  Others do not count. */
-int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units);
+ * and each packet to each receiver.  Others do not count.  In that step a multicast begins with process `first`, or
+ * the next of its receivers, and goes around.  BUSQ_INVALID where another one is doomed. */
+int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units, uint32_t first);
 /* A process learns that another one is dead.  BUSQ_INVALID where it lives, or a packet of it to the process is in
  * flight, or the process has learnt that before, or the order does not go on after deaths. */
 int busq_stage_learn(busq_stage *stage, uint32_t process, uint32_t dead);
@@ -682,7 +683,7 @@ typedef struct {
   uint32_t what;    /* kind of packet */
   uint32_t destinations; /* submit: a set of bits */
   uint32_t cut;     /* the process dies in this step, behind so many of its effects (busq_stage_doom); 0: it does not */
-  uint32_t unused;
+  uint32_t first;   /* with a cut: of the receivers of a multicast */
 } busq_check_step;
 
 /* Transitions that look alike: an event, and what came of it. */

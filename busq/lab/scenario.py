@@ -18,7 +18,8 @@ A scenario is a text of commands and of what each of them causes:
 | ``> the network doubles data m1 to bob``| it will arrive twice; both may be ``from alice``                        |
 | ``> bob's alarm goes off``              | the time is over that bob wanted to wait                                |
 | ``> bob dies``                          | what it has sent arrives, what is on its way to it is gone              |
-| ``> bob will die after 2 effects``      | in its next step: of sends, deliveries, and packets to one each         |
+| ``> bob will die after 2 effects``      | in its next step: of sends, deliveries, and packets to one each;        |
+|                                         | with ``, from carol on`` that is where multicasts begin, and go around  |
 | ``> carol learns that bob is dead``     | after all packets of bob have come, and under ``on_crash=go-on``        |
 | ``> bob begins a job``, ``ends``        | for pictures: ``bob begins a job for m1`` names what caused it          |
 | ``> what is stuck``                     | lists what was not delivered so far, and where it is                    |
@@ -136,7 +137,7 @@ def remains(stage: Stage) -> Iterator[str]:
     """
     arguments.typed("stage", stage, Stage, "a Stage")
     gauges = {name: stage.gauge(name) for name in stage.processes if name not in stage.dead}
-    if stage.packets or any(gauge["alarms"] for gauge in gauges.values()):
+    if stage.goes_on:
         return
     for name, gauge in gauges.items():
         if gauge["secret"]:
@@ -222,7 +223,7 @@ class Player:
         return iter(())
 
     def _is_doomed(self, match: re.Match[str]) -> Iterator[str]:
-        self._stage.doom(match["process"], int(match["effects"]))
+        self._stage.doom(match["process"], int(match["effects"]), match["first"] or 0)
         return iter(())
 
     def _learns(self, match: re.Match[str]) -> Iterator[str]:
@@ -338,7 +339,7 @@ class Player:
         (rf"the network doubles{_PLACE} (?P<words>.+) to (?P<process>\S+?)( from (?P<sender>\S+))?", _is_doubled),
         (r"(?P<process>\S+)'s alarm goes off", _alarm),
         (r"(?P<process>\S+) dies", _dies),
-        (r"(?P<process>\S+) will die after (?P<effects>[1-9]\d{0,5}) effects?", _is_doomed),
+        (r"(?P<process>\S+) will die after (?P<effects>[1-9]\d{0,5}) effects?(, from (?P<first>\S+) on)?", _is_doomed),
         (r"(?P<process>\S+) learns that (?P<dead>\S+) is dead", _learns),
         (r"(?P<process>\S+) (?P<verb>begins a|ends the) job( for (?P<label>\S+))?", _job),
         (r"what is stuck", _stuck),

@@ -207,12 +207,20 @@ class Stage:
         check(lib.busq_stage_crash(self._stage, self._index(process)))
         return self._events_from(before)
 
-    def doom(self, process: Process, effects: int) -> None:
+    def doom(self, process: Process, effects: int, first: Process = 0) -> None:
         """Let the process die in its next step, behind so many effects of it, at least one.
 
-        Effects are that a message is sent, that one is delivered, and each packet to each receiver.
+        Effects are that a message is sent, that one is delivered, and each packet to each receiver; a multicast begins
+        with `first`, or the next of its receivers, and goes around.  ValueError where another process is doomed.
+
+        >>> stage = Stage("none", ["ann", "bob", "carol"])
+        >>> stage.doom("ann", 2, "carol")
+        >>> _ = stage.submit("ann", "m1", ["bob", "carol"])
+        >>> [stage.processes[packet.to] for packet in stage.packets]
+        ['carol']
         """
-        check(lib.busq_stage_doom(self._stage, self._index(process), whole_number("effects", effects, 32)))
+        units = whole_number("effects", effects, 32)
+        check(lib.busq_stage_doom(self._stage, self._index(process), units, self._index(first, "first")))
 
     def learn(self, process: Process, dead: Process) -> tuple[Event, ...]:
         """Let the process learn that another one is dead.
@@ -408,8 +416,19 @@ class Stage:
         >>> stage.is_finished, stage.judge(["lost"])["lost"].text
         (False, '1 copy is not delivered yet')
         """
-        goes_on = self.packets or self._facts().n_notices or any(self.gauge(name)["alarms"] for name in self.processes)
-        return not (goes_on and any(one.where != "lost" for one in self.stuck))
+        return not (self.goes_on and any(one.where != "lost" for one in self.stuck))
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a packet is under way, an alarm is set, or a process has to learn of a death.
+
+        >>> stage = Stage("causal-vector:on_crash=go-on", 2)
+        >>> _ = stage.crash(0)
+        >>> stage.goes_on, [event.kind for event in stage.learn(1, 0)], stage.goes_on
+        (True, ['learn'], False)
+        """
+        facts = self._facts()
+        return bool(facts.n_packets or facts.n_notices or any(self.gauge(name)["alarms"] for name in self.processes))
 
     def history(self, *, whole: bool = False) -> History:
         """Return what observers judge, as Execution.history does, without a detour.  O(events)."""

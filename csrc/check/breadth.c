@@ -209,10 +209,12 @@ static void expand(worker *self, unit *to, uint64_t parent)
 {
   busq_crew *crew = self->crew;
   const uint32_t n_moves = busq_successors_find(&self->successors, crew, &self->tally, self->state);
-  self->tally.facts.ends += !n_moves;
-  if (!n_moves || breadth_of(crew)->depth >= crew->depth_max)
-    note_end(self, to, parent, busq_crew_judge_end(crew, &self->tally, self->state, n_moves));
-  else if (busq_successors_play(&self->successors, crew, &self->tally, &breadth_of(crew)->seen, self->state))
+  const busq_model_move *moves = self->successors.moves;
+  const uint32_t depth = breadth_of(crew)->depth;
+  self->tally.facts.ends += busq_crew_may_end(moves, n_moves);
+  note_end(self, to, parent, busq_crew_judge_end(crew, &self->tally, self->state, moves, n_moves, depth));
+  if (n_moves && depth < crew->depth_max &&
+      busq_successors_play(&self->successors, crew, &self->tally, &breadth_of(crew)->seen, self->state))
     add_candidates(self, to, parent);
 }
 

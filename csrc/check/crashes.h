@@ -6,11 +6,11 @@
  *
  * Guarantee: whatever a death may leave is among the moves.  A process dies between two steps, or in one, behind any
  * number of its units: that a message is sent, that it is delivered, and each packet to each receiver, a multicast in
- * the order of their numbers.  What it has sent stays in flight; what was on its way to it is gone.  Where the order
- * goes on, each living process learns of each death, at any moment after the last packet of the dead to it.
+ * the order of their numbers, around from any of them.  What it has sent stays in flight; what was on its way to it is
+ * gone.  Where the order goes on, each living process learns of each death, at any moment after the last packet of the
+ * dead to it.  No process has to die: where nothing but deaths is left, the execution may have ended.
  *
- * Why a multicast is cut in one order only: where processes are alike, any other set of receivers that have it is the
- * same under other names.  Orders to which names matter hand their multicasts over in that order, too.
+ * Why a multicast is cut around alone: it has three receivers at most, and of these any that have it follow one another.
  *
  * Not given: reductions.  A packet that commutes with all that its receiver does does not with its death; a submit that
  * waits goes with its process; and cuts see names.

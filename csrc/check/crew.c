@@ -24,14 +24,17 @@ int busq_crew_no_memory(const busq_crew *crew)
                     (unsigned long long)crew->config.memory_bytes, crew->config.n_threads);
 }
 
-uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, uint32_t n_moves)
+uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, const busq_model_move *moves,
+                             uint32_t n_moves, uint32_t depth)
 {
-  if (!n_moves)
-    return busq_model_judge_end(&crew->model, state);
-  if (!crew->config.depth_max)
-    return 1u << BUSQ_CHECK_ENDLESS;
-  tally->facts.left_out++;
-  return 0;
+  uint32_t faults = busq_crew_may_end(moves, n_moves) ? busq_model_judge_end(&crew->model, state) : 0;
+  if (n_moves && depth >= crew->depth_max) {
+    if (!crew->config.depth_max)
+      faults |= 1u << BUSQ_CHECK_ENDLESS;
+    else
+      tally->facts.left_out++;
+  }
+  return faults;
 }
 
 void busq_crew_tell(busq_crew *crew, busq_tally *tally)

@@ -93,9 +93,17 @@ void busq_crew_examine(busq_crew *crew, busq_check_facts *facts);
 void busq_crew_stop(busq_crew *crew, busq_crew_reason reason);
 /* The error of a search that can't even begin. */
 int busq_crew_no_memory(const busq_crew *crew);
-/* The faults of an execution that goes no further than this state, which has so many moves: it has ended, or it is
- * left out. */
-uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, uint32_t n_moves);
+/* The faults of an execution that goes no further than this state, which has these moves: it may have ended, or is left
+ * out, or goes on, without a fault. */
+uint32_t busq_crew_judge_end(const busq_crew *crew, busq_tally *tally, const void *state, const busq_model_move *moves,
+                             uint32_t n_moves, uint32_t depth);
+
+/* Whether nothing has to happen any more: deaths come last among the moves. */
+static inline bool busq_crew_may_end(const busq_model_move *moves, uint32_t n_moves)
+{
+  return !n_moves || moves[0].kind == BUSQ_CHECK_CRASH;
+}
+
 /* Shares the tally with the other threads. */
 void busq_crew_tell(busq_crew *crew, busq_tally *tally);
 

@@ -242,10 +242,10 @@ static void play(worker *self, batch *to)
   busq_crew *crew = self->crew;
   const uint32_t n_moves = busq_successors_find(&to->successors, crew, &self->tally, self->state);
   to->faults = busq_model_faults(self->state);
-  self->tally.facts.ends += !n_moves;
-  if (!n_moves || to->path.depth >= crew->depth_max)
-    report(self, busq_crew_judge_end(crew, &self->tally, self->state, n_moves), &to->path, NULL);
-  else if (draw(self, n_moves + self->batches[self->played].successors.count) &&
+  const busq_model_move *moves = to->successors.moves;
+  self->tally.facts.ends += busq_crew_may_end(moves, n_moves);
+  report(self, busq_crew_judge_end(crew, &self->tally, self->state, moves, n_moves, to->path.depth), &to->path, NULL);
+  if (n_moves && to->path.depth < crew->depth_max && draw(self, n_moves + self->batches[self->played].successors.count) &&
              busq_successors_play(&to->successors, crew, &self->tally, &exhaust_of(crew)->seen, self->state))
     return;
   to->successors.count = 0;

@@ -195,8 +195,10 @@ typedef struct {
   const busq_model *model;
   void *state;
   uint32_t process;
-  uint32_t units; /* left to its process (check/crashes.h); at 0 the next one is its death */
-  bool ignores;   /* the packet that has come */
+  uint32_t units;  /* left to its process (check/crashes.h); at 0 the next one is its death */
+  uint32_t first;  /* of the receivers of a multicast */
+  uint64_t inside; /* after which units a multicast is under way, a set of bits */
+  bool ignores;    /* the packet that has come */
   busq_check_transition *transition;
 } model_step;
 
@@ -249,10 +251,15 @@ static int send(model_step *step, const busq_order_effect *effect)
     set = busq_model_message_at(model, step->state, busq_model_index_of(model, effect->packet.message))->destinations;
   else if (effect->to == BUSQ_TO_REST)
     set &= ~(1u << busq_message_origin(effect->packet.message));
+  const uint32_t n = model->config.n_processes, begin = UINT32_MAX - step->units;
   int result = BUSQ_OK;
-  for (uint32_t to = 0; to < model->config.n_processes && result == BUSQ_OK; to++)
+  for (uint32_t place = 0; place < n && result == BUSQ_OK; place++) {
+    const uint32_t to = (step->first + place) % n;
     if (set & 1u << to && to != step->process)
       result = send_to(step, &effect->packet, to);
+  }
+  for (uint32_t after = begin + 1; after < UINT32_MAX - step->units && after <= BUSQ_MODEL_UNITS_MAX; after++)
+    step->inside |= UINT64_C(1) << after;
   return result;
 }
 
@@ -506,39 +513,64 @@ int busq_model_play(const busq_model *model, void *state, const busq_model_move 
   transition = transition ? transition : &ignored;
   *transition = (busq_check_transition){.event = move->kind};
   busq_model_head_of(state)->n_moves += model->config.counts_moves;
-  model_step step = {model, state, move->process, move->cut ? move->cut : UINT32_MAX, false, transition};
+  model_step step = {
+      .model = model,
+      .state = state,
+      .process = move->process,
+      .units = move->cut ? busq_model_units_of(move->cut) : UINT32_MAX,
+      .first = busq_model_first_of(move->cut),
+      .transition = transition,
+  };
   const int result = make(&step, move);
   if (move->cut && result == BUSQ_OK)
     busq_model_crash(model, state, move->process);
   return result;
 }
 
-/* How many units a process does in this move, among which it may die. */
-static uint32_t count_units(const busq_model *model, const void *state, const busq_model_move *move)
+/* How many units a process does in this move, among which it may die; *insidep: after which a multicast is under way. */
+static uint32_t count_units(const busq_model *model, const void *state, const busq_model_move *move, uint64_t *insidep)
 {
   _Alignas(8) char room[model->state_bytes_max];
   busq_check_transition ignored = {0};
-  model_step step = {model, room, move->process, UINT32_MAX, false, &ignored};
+  model_step step = {
+      .model = model, .state = room, .process = move->process, .units = UINT32_MAX, .transition = &ignored};
   memcpy(room, state, busq_model_bytes(model, state));
   (void)make(&step, move);
+  *insidep = step.inside;
   return UINT32_MAX - step.units;
 }
 
 /* ---- what can happen, all in all ---- */
 
-/* Each of these, with the death of its process in the middle. */
+/* A move with the death of its process in the middle; where that is in a multicast, for each of its first receivers.
+ * Round from the process itself is round from the next one. */
+static uint32_t add_cut(const busq_model *model, busq_model_move move, uint32_t n_units, bool is_inside,
+                        busq_model_move *moves)
+{
+  const uint32_t self = move.process;
+  uint32_t n_moves = 0;
+  for (uint32_t first = 0; first < (is_inside ? model->config.n_processes : 1); first++) {
+    move.cut = busq_model_cut(n_units, first);
+    moves[n_moves] = move;
+    n_moves += first == 0 || first != (self ? self : 1);
+  }
+  return n_moves;
+}
+
 static uint32_t add_cuts(const busq_model *model, const void *state, busq_model_move *moves, uint32_t n_moves)
 {
   const uint32_t n_whole = busq_model_may_crash(model, state) ? n_moves : 0;
   for (uint32_t place = 0; place < n_whole; place++) {
-    busq_model_move move = moves[place];
-    const uint32_t n_units = count_units(model, state, &move);
-    if (n_units > UINT8_MAX || n_moves + n_units + BUSQ_MODEL_MORTALS_MAX * BUSQ_MODEL_MORTALS_MAX >= BUSQ_MODEL_MOVES_MAX) {
+    const busq_model_move move = moves[place];
+    uint64_t inside = 0;
+    const uint32_t n_units = count_units(model, state, &move, &inside);
+    if (n_units > BUSQ_MODEL_UNITS_MAX + 1 ||
+        n_moves + BUSQ_MODEL_MORTALS_MAX * (n_units + BUSQ_MODEL_MORTALS_MAX) >= BUSQ_MODEL_MOVES_MAX) {
       moves[n_moves++] = (busq_model_move){.kind = BUSQ_MODEL_NO_ROOM};
       return n_moves;
     }
-    for (move.cut = 1; move.cut < n_units; move.cut++)
-      moves[n_moves++] = move;
+    for (uint32_t after = 1; after < n_units; after++)
+      n_moves += add_cut(model, move, after, inside >> after & 1, moves + n_moves);
   }
   return n_moves;
 }
@@ -564,7 +596,11 @@ uint32_t busq_model_moves(const busq_model *model, const void *state, busq_model
 
 void busq_model_describe(const busq_model *model, const void *state, const busq_model_move *move, busq_check_step *step)
 {
-  *step = (busq_check_step){.kind = move->kind, .process = move->process, .destinations = move->destinations, .cut = move->cut};
+  *step = (busq_check_step){.kind = move->kind,
+                            .process = move->process,
+                            .destinations = move->destinations,
+                            .cut = busq_model_units_of(move->cut),
+                            .first = busq_model_first_of(move->cut)};
   if (move->kind == BUSQ_CHECK_LEARN) {
     step->from = move->place;
   } else if (busq_model_move_is_of_packet(move)) {

@@ -38,8 +38,26 @@ typedef struct {
   uint32_t process;
   uint32_t place;        /* receive, lose, double: of the packet; learn: the dead process */
   uint32_t destinations; /* submit, end of a job: a set of bits */
-  uint32_t cut;          /* the process dies in this step, behind so many of its units (check/crashes.h); 0: it does not */
+  uint32_t cut;          /* 8 bits, 0 or busq_model_cut: the process dies in this step */
 } busq_model_move;
+
+enum { BUSQ_MODEL_UNITS_MAX = 63 };
+
+/* Death behind so many units (check/crashes.h), where a multicast begins with this process. */
+static inline uint32_t busq_model_cut(uint32_t n_units, uint32_t first)
+{
+  return first << 6 | n_units;
+}
+
+static inline uint32_t busq_model_units_of(uint32_t cut)
+{
+  return cut & BUSQ_MODEL_UNITS_MAX;
+}
+
+static inline uint32_t busq_model_first_of(uint32_t cut)
+{
+  return cut >> 6;
+}
 
 /* As a kind of move: a state has more of them than a search has room for. */
 enum { BUSQ_MODEL_NO_ROOM = 15 };

@@ -138,10 +138,9 @@ static void walk(worker *self, uint64_t number)
   self->tally.facts.ends++;
   for (uint32_t depth = 0;; depth++) {
     self->n_moves = busq_model_moves(&crew->model, self->state, self->moves);
-    if (!self->n_moves || depth == crew->depth_max) {
-      (void)report(self, number, busq_crew_judge_end(crew, &self->tally, self->state, self->n_moves), depth);
+    const uint32_t faults = busq_crew_judge_end(crew, &self->tally, self->state, self->moves, self->n_moves, depth);
+    if (report(self, number, faults, depth) || !self->n_moves || depth == crew->depth_max)
       return;
-    }
     if (busq_crew_must_stop(crew))
       return;
     const uint32_t faults_before = busq_model_faults(self->state);

@@ -153,9 +153,13 @@ static bool send(busq_stage *stage, uint32_t to, const busq_order_packet *packet
   const uint32_t left_out = to == BUSQ_TO_REST ? busq_message_origin(packet->message) : stage->acting;
   const uint32_t *destinations = facts ? busq_messages_destinations(&stage->messages, packet->message, facts) : NULL;
   const uint32_t count = is_to_all ? stage->group.n_processes : facts ? facts->n_destinations : 0;
+  uint32_t begin = 0;
+  while (stage->acting == stage->doomed && begin < count && (is_to_all ? begin : destinations[begin]) < stage->first)
+    begin++;
   bool is_good = true;
   for (uint32_t place = 0; place < count && is_good; place++) {
-    to = is_to_all ? place : destinations[place];
+    const uint32_t at = (begin + place) % count;
+    to = is_to_all ? at : destinations[at];
     is_good = to == stage->acting || to == left_out || send_to(stage, to, packet);
   }
   return is_good;
@@ -348,7 +352,8 @@ static int pump(busq_stage *stage)
 
 static int die(busq_stage *stage)
 {
-  stage->doomed = BUSQ_STAGE_NOTHING;
+  if (stage->doomed == stage->acting)
+    stage->doomed = BUSQ_STAGE_NOTHING;
   stage->is_dying = false;
   busq_stage_bury(stage, stage->acting);
   return add_event(stage, BUSQ_STAGE_DIE, 0, NULL, BUSQ_STAGE_NOTHING) ? BUSQ_OK : out_of_memory();
@@ -580,7 +585,7 @@ int busq_stage_crash(busq_stage *stage, uint32_t process)
   return result == BUSQ_OK ? die(stage) : result;
 }
 
-int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units)
+int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units, uint32_t first)
 {
   const int result = begin(stage, process);
   if (result != BUSQ_OK)
@@ -589,8 +594,13 @@ int busq_stage_doom(busq_stage *stage, uint32_t process, uint32_t units)
   if (!units || stage->group.n_processes > BUSQ_ORDER_MORTALS_MAX)
     return busq_error(BUSQ_INVALID, "a process dies behind %u effects: expected one at least, and a group of at most %d",
                       units, BUSQ_ORDER_MORTALS_MAX);
+  if (first >= stage->group.n_processes)
+    return busq_error(BUSQ_INVALID, "there is no process %u with which multicasts could begin", first);
+  if (stage->doomed != BUSQ_STAGE_NOTHING && stage->doomed != process)
+    return busq_error(BUSQ_INVALID, "process %u is doomed: expected one at a time", stage->doomed);
   stage->doomed = process;
   stage->units = units;
+  stage->first = first;
   return BUSQ_OK;
 }
 

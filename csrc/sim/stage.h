@@ -73,6 +73,7 @@ struct busq_stage {
   uint32_t n_doubled; /* packets that the network has doubled */
   uint32_t doomed;    /* the process that dies in its next step, or BUSQ_STAGE_NOTHING */
   uint32_t units;     /* which it still does of what can be cut: sends, deliveries, packets to one receiver each */
+  uint32_t first;     /* the process with which its multicasts begin */
   bool is_dying;      /* its step has been made */
   bool ignores;       /* the order has nothing to do with the packet that has come */
   bool bears_unsound; /* a process whose state is not sound goes on */

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import doctest
+import itertools
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from conftest import ROOT
 from busq.check import Counterexample, Result, run
 from busq.lab.check import deaths
 from busq.orders import ORDERS, parse
-from busq.scenario import play
+from busq.scenario import play, remains
 from busq.stage import Stage
 
 TAKEN = ("lost", "agreement", "uniform", "stuck")
@@ -42,9 +43,10 @@ def test_the_module_s_own_examples() -> None:
     assert not doctest.testmod(deaths).failed
 
 
+@pytest.mark.parametrize("crashes", [1, pytest.param(2, marks=pytest.mark.long)])
 @pytest.mark.parametrize("order", slow_marked(EVERY))
-def test_what_an_order_keeps_is_exactly_what_no_execution_breaks(order: str) -> None:
-    result = searched(order, properties=())
+def test_what_an_order_keeps_is_exactly_what_no_execution_breaks(order: str, crashes: int) -> None:
+    result = searched(order, properties=(), crashes=crashes)
     kind, options = parse(order)
     assert result.complete
     assert {name for name in TAKEN if result.verdicts[name].ok} == kind.under_crashes(options)
@@ -52,6 +54,70 @@ def test_what_an_order_keeps_is_exactly_what_no_execution_breaks(order: str) -> 
         claims = kind.claims - {"lost"}
         assert all(result.verdicts[name].ok for name in claims if name in result.verdicts)
     assert all(result.verdicts[name].ok for name in ("invariant", "refused", "buffers"))
+
+
+@pytest.mark.parametrize("search", ["breadth", "depth", "walk"])
+@pytest.mark.parametrize("name", ["agreement", "lost", "stuck"])
+def test_no_process_has_to_die(name: str, search: str) -> None:
+    order = "none" if name == "agreement" else "sequencer"
+    for crashes in (1, 2):
+        found = searched(order, properties=[name], crashes=crashes, search=search)
+        assert (found.broken, found.doubts) == ((name,) if name != "stuck" else (), ())
+
+
+@pytest.mark.parametrize("order", ["none", "causal-vector", "sync", "sequencer"])
+def test_what_breaks_after_one_death_breaks_in_no_more_steps_where_two_may_die(order: str) -> None:
+    for name in set(TAKEN) - ORDERS[order].crashes:
+        one, two = (shortest(order, name, crashes=crashes) for crashes in (1, 2))
+        assert len(one.steps) >= len(two.steps)
+
+
+def test_a_bound_on_steps_leaves_out_the_deaths_behind_an_end() -> None:
+    found = searched("none", 2, crashes=1, depth=4, properties=["lost"])
+    assert (found.complete, found.broken) == (False, ())
+
+
+def test_any_receivers_may_be_left_without() -> None:
+    """Also where those that have it are not the first by their numbers."""
+    sent = ([[{1, 2}], [{0}], [{1}]], [[{1, 2}], [{2}], [{0}]])
+    found = [shortest("causal-matrix", "lost", broadcast=False, destinations=one) for one in sent]
+    assert [len(one.steps) for one in found] == [5, 5]
+    assert "> alice will die after 2 effects, from carol on\n" in found[0].transcript()
+    for one in found:
+        assert Counterexample.from_json(one.to_json()) == one
+        assert play(one.scenario()).text == one.scenario()
+
+
+def test_every_set_of_receivers_is_left_with_a_multicast() -> None:
+    for dead in range(4):
+        others = [one for one in range(4) if one != dead]
+        left = set()
+        for effects, first in itertools.product((2, 3), range(4)):
+            stage = Stage("none", 4)
+            stage.doom(dead, effects, first)
+            left.add(frozenset(event.peer for event in stage.submit(dead, "m1", others) if event.kind == "send"))
+        assert left == {frozenset(some) for n in (1, 2) for some in itertools.combinations(others, n)}
+
+
+def test_a_doom_stays_until_its_process_dies() -> None:
+    stage = Stage("none", 3)
+    stage.doom(0, 1)
+    stage.crash(1)
+    with pytest.raises(ValueError, match="process 0 is doomed"):
+        stage.doom(2, 1)
+    with pytest.raises(ValueError, match="3 is not one of"):
+        stage.doom(0, 1, 3)
+    stage.submit(0, "m1", 2)
+    assert stage.dead == ("p0", "p1")
+
+
+def test_what_has_to_be_learnt_goes_on() -> None:
+    stage = Stage("sequencer:on_crash=go-on", 3)
+    stage.submit(1, "m1", 2)
+    stage.crash(0)
+    assert (stage.gauge(1)["waiting"], list(remains(stage))) == (1, [])
+    stage.run()
+    assert (stage.stuck, list(remains(stage))) == ((), [])
 
 
 @pytest.mark.long

@@ -232,4 +232,5 @@ def _named(raw: Iterable[Any], order: orders.Order) -> Iterator[Step]:
             stamp=one.stamp if is_packet else 0,
             note=one.note if is_packet else 0,
             cut=one.cut,
+            first=one.first,
         )

@@ -50,7 +50,7 @@ class Step:
     `process` submits, receives, wakes up or ends its job; to it a packet goes that is lost or doubled.  `message` is
     what the message is called, in the order of submits; `to` are its destinations, where it is submitted.  Of packets:
     what they are, their senders, and the numbers that they carry.  "learn": `sender` is dead.  `cut`: the process dies
-    in this step, behind so many of its effects; 0: it does not.
+    in this step, behind so many of its effects, its multicasts around from `first`; 0: it does not.
     """
 
     kind: str
@@ -62,6 +62,7 @@ class Step:
     stamp: int = 0
     note: int = 0
     cut: int = 0
+    first: int = 0
 
 
 class _Mismatch(ValueError):
@@ -111,7 +112,8 @@ class _Performance:
     def _commands(self, step: Step) -> Iterator[str]:
         words = self._words(step) if step.kind in OF_PACKETS else ""
         if step.cut:
-            yield f"{self._names[step.process]} will die after {step.cut} effect{'s' if step.cut > 1 else ''}"
+            first = f", from {self._names[step.first]} on" if step.first else ""
+            yield f"{self._names[step.process]} will die after {step.cut} effect{'s' if step.cut > 1 else ''}{first}"
         if step.kind == "end job":
             yield f"{self._names[step.process]} ends the job"
         if step.kind != "end job" or step.to:
@@ -336,7 +338,7 @@ def _faults(given: Any) -> tuple[str, ...]:
 
 def _can_be(step: Step, processes: int) -> bool:
     """Whether a step in a file has what its kind needs, and nothing that a transcript can't hold."""
-    peers = [step.process, *step.to, *([step.sender] if step.kind in (*OF_PACKETS, "learn") else [])]
+    peers = [step.process, step.first, *step.to, *([step.sender] if step.kind in (*OF_PACKETS, "learn") else [])]
     return (
         step.kind in KINDS
         and all(isinstance(one, int) and 0 <= one < processes for one in peers)
@@ -352,10 +354,14 @@ def _can_be(step: Step, processes: int) -> bool:
 # ---- what the observers find ----
 
 
+def _is_of_deaths(name: str, performance: _Performance) -> bool:
+    return name in BY_DEATHS and (name != "lost" or bool(performance.stage.dead))
+
+
 def _is_confirmed(name: str, performance: _Performance) -> bool:
     if name in ("duplicated", "phantom") and isinstance(performance.failure, CorruptSegment):
         return True  # a stage delivers nothing that the process has not got
-    if name in BY_DEATHS and performance.stage.dead:
+    if _is_of_deaths(name, performance):
         return bool(taken_by_deaths(performance.stage.execution(), name))
     if name in QUEUES:
         return not fits(performance.stage.execution(), name)
@@ -379,7 +385,7 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
 
 
 def _sentence(name: str, performance: _Performance) -> str:
-    if name in BY_DEATHS and performance.stage.dead:
+    if _is_of_deaths(name, performance):
         return taken_by_deaths(performance.stage.execution(), name)
     if name in QUEUES:
         return f"no run of all events with one queue {QUEUES[name]} has these deliveries"
