@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from busq._native import ffi, lib
+from busq._port.arguments import whole_number
 from busq._util import arguments
 
 __all__ = ["ORDERS", "Order", "parse"]
@@ -89,7 +90,8 @@ class Order:
         >>> sorted(order.under_crashes(options))
         ['agreement', 'lost', 'stuck', 'uniform']
         """
-        return self.crashes_go_on if options & lib.BUSQ_ORDER_GO_ON else self.crashes
+        chosen = whole_number("options", options, 32)
+        return self.crashes_go_on if chosen & lib.BUSQ_ORDER_GO_ON else self.crashes
 
 
 def _text(found: Any) -> str:

@@ -39,12 +39,14 @@ def untied(run: Run) -> Run | None:
     doubts = {finding.kind for finding in run.findings} & ORDER_UNKNOWN
     if not doubts or not doubts <= UNTIED_KNOWN or run.tied is None:
         return None
-    return without(run, run.tied)
+    part = without(run, run.tied)
+    return part and replace(part, findings=[one for one in run.findings if one.kind not in UNTIED_KNOWN])
 
 
 def resent(logs: Sequence[Any]) -> Any:
     """Return the messages that were sent more than once, as an Arrow array.  O(sends)."""
-    sent = [log["message"].filter(pc.equal(log["kind"], int(Kind.SEND))).cast(pa.int64(), safe=False) for log in logs]
+    sent = [log["message"].filter(pc.equal(log["kind"], int(Kind.SEND))).drop_null() for log in logs]
+    sent = [each.cast(pa.int64(), safe=False) for each in sent]
     counts = pc.value_counts(pa.chunked_array([chunk for each in sent for chunk in each.chunks], pa.int64()))
     return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
@@ -54,7 +56,7 @@ def without(run: Run, doubtful: Any) -> Run | None:
     logs = tuple(log.filter(pc.invert(pc.is_in(log["message"], value_set=doubtful))) for log in run.logs)
     if not any(log.num_rows for log in logs):
         return None
-    return replace(run, logs=logs, tied=None, findings=[one for one in run.findings if one.kind not in UNTIED_KNOWN])
+    return replace(run, logs=logs, tied=None)
 
 
 def with_certain(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
@@ -24,10 +25,11 @@ from busq.trace.parsed_records import Block, Parsed, Record, block_of, build, re
 from busq.trace.record_blocks import block_in, pieces, text_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, beginning, content, decoded
-from busq.trace.values import Bad
+from busq.trace.values import Bad, name_of
 
 __all__ = ["columns_in", "first_records", "is_log", "read", "records_in", "runs_in"]
 
+_TORN = "quotation marks that do not pair"
 _ODD_QUOTE = re.compile(rb'"(?<=[^,;\t\n"]")(?=[^,;\t\n"])')  # neither at an end of a value nor doubled
 
 
@@ -106,7 +108,7 @@ class _Reader:
 
     def columns(self, piece: bytes, line: int) -> Block | None:
         """Return lines as columns, the first of this number; None where they have to be read one by one."""
-        if len(set(self.heading)) < len(self.heading) or _ODD_QUOTE.search(piece):
+        if len(set(self.heading)) < len(self.heading) or _ODD_QUOTE.search(piece) or not _quotes_pair(piece):
             return None
         try:
             table = arrow_csv.read_csv(
@@ -126,27 +128,58 @@ class _Reader:
         """Return the events in lines, so many of which stand before them; what means nothing goes to `bad`."""
         records: list[Record] = []
         reader = csv.reader(io.StringIO(text), delimiter=self.delimiter)
-        line = begin = before
+        lines = text.split("\n")
+        end = before
         for row in _rows(reader, bad):
-            line, begin = before + reader.line_num, line
+            begin, end = end, before + reader.line_num
+            its = lines[begin - before : end - before]
             if not any(value.strip() for value in row):
+                continue
+            if self.is_torn(its):
+                bad += [BadLine(begin + 1 + at, each, _TORN, self.process_of(each)) for at, each in enumerate(its)]
                 continue
             try:
                 if len(row) != len(self.heading):
                     raise Bad(f"{len(row)} values")
                 raw = {**self.keys, **dict(zip(self.heading, (value.strip() for value in row), strict=True))}
-                records += records_of(raw, self.fields, self.path, line)
+                records += records_of(raw, self.fields, self.path, end)
             except Bad as error:
-                bad.append(BadLine(line, ",".join(row), str(error)))
-        if line - begin > 1 and text.count('"') % 2:
-            swallowed = text.split("\n")[begin - before]
-            bad.append(BadLine(begin + 1, swallowed, "a quotation mark that is not closed: the rest is lost"))
+                bad.append(BadLine(end, ",".join(row), str(error), self.process_in(row)))
         return records
+
+    def process_in(self, row: Sequence[str]) -> str:
+        """Return the process that a row names as its own, whatever else is wrong with it."""
+        raw = {**self.keys, **dict(zip(self.heading, (value.strip() for value in row), strict=False))}
+        return name_of(self.fields.values(raw).get("process"))
+
+    def is_torn(self, lines: Sequence[str]) -> bool:
+        """Return whether the lines of a row are several rows, one of which has a quotation mark too many.
+
+        It takes the rows behind it for a value of its own: their marks do not pair, or one of them is as long as a row.
+        """
+        return any(map(self.is_row, lines[1:])) or sum(each.count('"') for each in lines) % 2 == 1
+
+    def is_row(self, line: str) -> bool:
+        """Return whether a line is as long as a row."""
+        return line.count(self.delimiter) >= len(self.heading) - 1 > 0
+
+    def process_of(self, line: str) -> str:
+        """Return the process of a line of a torn row, "" if it is no row by itself."""
+        return self.process_in(line.split(self.delimiter)) if self.is_row(line) else ""
 
 
 def runs_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
     """Return the runs in a file, each with its processes, as far as its lines can be read; OSError."""
     return records_in(path, options).runs()
+
+
+def _quotes_pair(piece: bytes) -> bool:
+    """Return whether each line has an even number of quotation marks; others are read one by one."""
+    if b'"' not in piece:
+        return True
+    letters = np.frombuffer(piece, np.uint8)
+    so_far = np.cumsum(letters == ord('"'))
+    return not so_far[-1] % 2 and not (so_far[letters == ord("\n")] % 2).any()
 
 
 def _rows(reader: Any, bad: list[BadLine]) -> Iterator[list[str]]:

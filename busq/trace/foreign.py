@@ -30,7 +30,7 @@ from busq.trace.mapping import mapped, named, same_type
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
-from busq.trace.values import SECOND, Bad, list_of_text, nanoseconds, unit_of
+from busq.trace.values import SECOND, Bad, names_in, nanoseconds, unit_of
 
 __all__ = ["NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
 
@@ -360,10 +360,7 @@ def _destinations(column: Any, path: str) -> Any:
     named = _name_column(plain, "destinations", path)
     if pa.types.is_string(named.type):
         texts = pc.dictionary_encode(named)
-        lists = [
-            None if text is None else list(map(str, list_of_text(text.strip())))
-            for text in texts.dictionary.to_pylist()
-        ]
+        lists = [None if text is None else names_in(text.strip()) or () for text in texts.dictionary.to_pylist()]
         return _destinations(pa.array(lists, pa.list_(pa.string())).take(texts.indices), path)
     return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), named)
 

@@ -18,7 +18,7 @@ from busq.trace.parsed_records import Block, Parsed, Record, block_of, build, re
 from busq.trace.record_blocks import block_in, pieces, text_of
 from busq.trace.run import Run, Source
 from busq.trace.text import BadLine, beginning, content, decoded
-from busq.trace.values import Bad
+from busq.trace.values import Bad, name_of
 
 __all__ = ["first_records", "is_log", "read", "records_in", "runs_in"]
 
@@ -138,9 +138,10 @@ def _records(piece: bytes, parsed: Parsed, keys: Mapping[str, str], fields: Fiel
             if number > 1 or fields.values(raw):  # unless it is a heading
                 records += records_of({**keys, **raw}, fields, parsed.path, number)
         except Bad as error:
-            parsed.bad.append(BadLine(number, line, str(error)))
+            parsed.bad.append(BadLine(number, line, str(error), error.process))
         except UnicodeEncodeError:
-            parsed.bad.append(BadLine(number, line, "text that is no Unicode"))
+            process = name_of(fields.values(raw).get("process"))
+            parsed.bad.append(BadLine(number, line, "text that is no Unicode", process))
         except (ValueError, RecursionError) as error:
             parsed.bad.append(BadLine(number, line, f"no JSON: {error}"))
     return records

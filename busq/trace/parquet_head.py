@@ -84,11 +84,11 @@ def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str
 
 def _shown(column: Any) -> list[Any]:
     """Return the values of a column, times as text: Python has none before the year 1, nor nanoseconds."""
-    if pa.types.is_temporal(column.type):
-        column = column.cast(pa.string())
     try:
+        if pa.types.is_temporal(column.type):
+            column = column.cast(pa.string())
         return list(column.to_pylist())
-    except (OverflowError, ValueError):  # times inside of others
+    except (pa.ArrowException, OverflowError, ValueError, LookupError):  # times inside of others, unknown zones
         return [None] * len(column)
 
 

@@ -86,11 +86,15 @@ def records_of(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> 
     """Return the events in a record; Bad if there is none."""
     values = fields.values(raw)
     given = {name for name, value in values.items() if value is not None}
-    return (
-        _of_message(values, fields, raw, path, line)
-        if fields.are_messages(given)
-        else [_event(raw, fields, path, line)]
-    )
+    try:
+        return (
+            _of_message(values, fields, raw, path, line)
+            if fields.are_messages(given)
+            else [_event(raw, fields, path, line)]
+        )
+    except Bad as error:
+        error.process = name_of(values.get("process"))
+        raise
 
 
 def _of_message(
@@ -175,9 +179,10 @@ def kind_in(values: Iterable[Any], fields: Fields) -> tuple[Kind, str]:
         if value in (None, ""):
             continue
         if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit()):
-            if 0 <= int(value) <= max(Kind):
-                return Kind(int(value)), ""
-            raise Bad(f"kind {value}: expected a name, or 0 to {int(max(Kind))}")
+            number = int(value[:20]) if isinstance(value, str) else value
+            if 0 <= number <= max(Kind):
+                return Kind(number), ""
+            raise Bad(f"kind {number}: expected a name, or 0 to {int(max(Kind))}")
         kind = fields.kind_of(str(value))
         if kind is not None:
             return kind, str(value)

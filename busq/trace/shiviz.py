@@ -204,7 +204,7 @@ def _parse(file: _File, trace: str, begin: int, end: int) -> _Parsed:
         host = (match["host"] or "").strip()
         clock, why = _clock(match["clock"] or "")
         if clock is None or not host:
-            parsed.bad.append(BadLine(line, match[0].replace("\n", " | "), why if host else "no host"))
+            parsed.bad.append(BadLine(line, match[0].replace("\n", " | "), why if host else "no host", host))
             continue
         parsed.events.append((host, clock, " ".join((match["event"] or "").split()), file.line(match.start())))
     left += _lines(file, after, end)

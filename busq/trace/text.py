@@ -103,17 +103,23 @@ def stem(path: str | os.PathLike[str]) -> str:
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that means nothing; `why` is the reason, if not all of it is wrong."""
+    """A line that means nothing; `why` is the reason, if not all of it is wrong.
+
+    `process` is the host that it names as its own, "" for none; None where that can only be guessed from its text.
+    """
 
     line: int
     text: str
     why: str = ""
+    process: str | None = None
 
 
 def by_host(
     path: str, bad: Sequence[BadLine], names: Mapping[str, str], expected: str, cut: int = 0
 ) -> Iterator[Finding]:
-    """Give a finding about bad lines for each host that they seem to belong to, as they name it.
+    """Give a finding about bad lines for each host that they belong to, as they name it.
+
+    One that names several hosts may be of any, and so is of none.
 
     Parameters: `names`, what hosts are called in the log, and by us; `cut`, the last line, if it has no end.
     """
@@ -121,8 +127,11 @@ def by_host(
     host_in = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in longest_first) or "(?!)")
     lines: dict[str, BadLines] = {}
     for each in bad:
-        match = host_in.search(each.text)
-        host = names[match[0]] if match else ""
+        if each.process is None:
+            its = {names[name] for name in host_in.findall(each.text)}
+            host = its.pop() if len(its) == 1 else ""
+        else:
+            host = names.get(each.process, "")
         if each.line == cut:
             what = f"{path}:{cut}: the last line, {each.text[:40]!r}, was cut, and left out"
             yield Finding("truncated", what, path=path, line=cut, process=host)

@@ -182,7 +182,7 @@ def _records(
         try:
             records += records_of({**keys, **raw}, fields, parsed.path, line)
         except Bad as error:
-            parsed.bad.append(BadLine(line, str(raw), str(error)))
+            parsed.bad.append(BadLine(line, str(raw), str(error), error.process))
     return records
 
 

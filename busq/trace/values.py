@@ -35,7 +35,12 @@ _UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
 
 
 class Bad(Exception):
-    """A record or a value that means nothing; the text gives the reason."""
+    """A record or a value that means nothing; the text gives the reason.
+
+    `process` is that of the record, "" where it names none; None where it could not be read so far.
+    """
+
+    process: str | None = None
 
 
 def name_of(value: Any) -> str:
@@ -49,7 +54,7 @@ def name_of(value: Any) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, (dict, list)):
-        return json.dumps(value, sort_keys=True)
+        return json.dumps(value, sort_keys=True, default=str)
     return str(value).strip()
 
 
@@ -135,8 +140,8 @@ def names_in(value: Any) -> tuple[str, ...] | None:
         value = list_of_text(value.strip())
     elif not isinstance(value, (list, tuple)):
         value = [value]
-    if any(isinstance(one, dict) for one in value):
-        raise Bad(f"destinations {json.dumps(value)[:60]}: expected names, and no records")
+    if any(isinstance(one, (dict, list, tuple, set)) for one in value):
+        raise Bad(f"destinations {str(value)[:60]}: expected names, and no records or lists")
     return tuple(dict.fromkeys(filter(None, map(name_of, value))))
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from busq.audit.native import audit
-from busq.audit.result import INVALID, UNKNOWN
+from busq.audit.result import INVALID, UNKNOWN, VALID
 from busq.trace import TraceError, find, read
 from busq.trace.explained import explained
 
@@ -48,7 +48,7 @@ def test_two_columns_of_one_name_are_refused(name: str, tmp_path: Path) -> None:
         read(find(path).sources[0])
 
 
-@pytest.mark.parametrize("to", [{"name": "bob"}, [{"name": "bob"}]])
+@pytest.mark.parametrize("to", [{"name": "bob"}, [{"name": "bob"}], [["bob"]]])
 def test_records_are_no_destinations(to: object, tmp_path: Path) -> None:
     """Taken as names, they made the delivery an invention, and the message lost."""
     path = tmp_path / "events.ndjson"
@@ -80,3 +80,53 @@ def test_records_in_20000_records_are_a_bad_line(tmp_path: Path) -> None:
     path.write_text("\n".join([json.dumps(ann), json.dumps(bob), deep]) + "\n")
     found = audit(read(path))
     assert (found.messages, found.deliveries, [one.kind for one in found.findings]) == (1, 1, ["bad-line"])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ('ann,send,"m1,bob,1', 'ann,send,m2",bob,2', "bob,deliver,m1,,3"),
+        ('ann,send,m1",bob,1', "bob,deliver,m1,,2"),
+        ('ann,"note,x,,1', "cleo,deliver,m1,,4", 'bob,note",x,,2', "ann,send,m1,cleo,3"),
+        ("ann,send,m1,bob,1", 'ann,send,m2,bob,"2', "bob,deliver,m1,,3", "bob,deliver,m2,,4"),
+    ],
+    ids=["a row further on closes it", "behind a name", "two rows between", "nothing closes it"],
+)
+def test_a_quotation_mark_too_many_proves_nothing(rows: tuple[str, ...], tmp_path: Path) -> None:
+    """The rows that it takes for a value were lost, or invented."""
+    run = read(csv(tmp_path, *rows))
+    assert {finding.kind for finding in run.findings} >= {"bad-line"}
+    checks = audit(run).checks
+    assert {checks["lost"].verdict, checks["phantom"].verdict} == {UNKNOWN}
+
+
+def test_quotation_marks_that_pair_are_none_of_these(tmp_path: Path) -> None:
+    rows = ('ann,send,"m ""1""",bob,1', '"bob",deliver,"m ""1""",,2')
+    assert audit(read(csv(tmp_path, *rows))).checks["lost"].verdict == VALID
+
+
+@pytest.mark.parametrize("process", ["bob", None])
+def test_a_line_that_can_not_be_read_is_of_the_process_that_it_names(process: str | None, tmp_path: Path) -> None:
+    """Its message has the name of another one in it, and that one's log was taken for torn."""
+    lines = [{"process": "ann", "kind": "send", "message": f"ann-{n}", "destinations": "bob"} for n in (1, 2)]
+    lines += [{"process": "bob", "kind": "deliver", "message": "ann-2"}]
+    lines += [{"process": process, "kind": "deliver", "message": "ann-1", "time": "yesterday"}]
+    path = tmp_path / "events.ndjson"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run = read(find(path).sources[0])
+    assert [finding.process for finding in run.findings if finding.kind == "bad-line"] == [process or ""]
+    assert audit(run).checks["lost"].verdict == UNKNOWN
+
+
+def test_what_was_sent_twice_says_nothing_of_an_order_that_is_not_known(tmp_path: Path) -> None:
+    """The files of a run, all of whose events are tied: that one message was sent twice unties no other."""
+    names = ("process", "kind", "message", "destinations", "time")
+    files = [
+        [("ann", "send", "m1", ["bob"], 1), ("ann", "send", "m2", ["bob"], 1), ("bob", "deliver", "m2", None, 5)],
+        [("ann", "send", "m3", ["bob"], 1)] * 2 + [("bob", "deliver", each, None, 5) for each in ("m1", "m3")],
+    ]
+    for number, rows in enumerate(files):
+        table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])
+        pq.write_table(table, tmp_path / f"{number}.parquet")
+    checks = audit(read(find(tmp_path).sources[0])).checks
+    assert {checks[name].verdict for name in ("fifo", "causal", "synchronous")} == {UNKNOWN}

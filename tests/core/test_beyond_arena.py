@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import resource
 import signal
 import time
@@ -94,10 +95,15 @@ def test_where_addresses_are_limited_the_arena_is_the_limit(make_bus: Callable[.
         "with busq.Bus.create('limited', arena=1 << 16, temporary=True) as bus, bus.join('alice') as alice:\n"
         "    try: alice.send('alice', bytes(1 << 17))\n"
         "    except ValueError as error: print(error)\n"
+        "    try: busq.Queue(bus=bus).put(bytearray(1 << 17))\n"
+        "    except ValueError as error: print(error)\n"
     )
+    *_, of_peer, of_queue = done.stdout.splitlines()
     assert "RLIMIT_AS" in done.stdout
-    assert "at most 65536" in done.stdout
-    assert "reserve=False" in done.stdout
+    assert "at most 65536" in of_peer
+    assert re.search(r"an object of 131,\d\d\d bytes when pickled: .* at most 65,536", of_queue)
+    assert "reserve=False" in of_peer
+    assert "reserve=False" in of_queue
 
 
 def test_kills_leave_nothing(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], seed: int) -> None:

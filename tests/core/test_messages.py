@@ -55,7 +55,8 @@ def test_parts_become_one_message(make_bus: Callable[..., busq.Bus], order: str,
         assert [bob.recv(PATIENCE_S).data for _ in range(3)] == [b"".join(parts), b"".join(parts), b"last"]
 
 
-def test_parts_are_too_large_together(bus: busq.Bus) -> None:
+def test_parts_are_too_large_together(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(order="fifo", peers=2)
     alice = bus.join("alice")
     most = bus.stats()["arena_bytes"]
     with pytest.raises(ValueError, match=f"a message of {most + 1} bytes"):

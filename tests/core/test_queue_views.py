@@ -110,13 +110,6 @@ def test_what_lies_scattered_is_refused_as_by_pickle() -> None:
     assert np.array_equal(queue.get(), array)
 
 
-@pytest.mark.parametrize("is_large", [False, True])
-def test_an_object_that_is_too_large_is_told_by_its_size(make_bus: Callable[..., busq.Bus], is_large: bool) -> None:
-    queue: busq.Queue[Any] = busq.Queue(bus=make_bus(arena=1 << 20))
-    with pytest.raises(ValueError, match=r"an object of 8,000,\d\d\d bytes when pickled"):
-        queue.put(np.zeros(1_000_000) if is_large else bytes(8_000_000))
-
-
 def endless() -> list[Any]:
     ones: list[Any] = []
     ones.append(ones)

@@ -115,9 +115,9 @@ def test_a_body_that_is_none_is_refused(
     bus: busq.Bus, sizes: list[int], data: bytes, count: int, first: int, stop: int, sent: int
 ) -> None:
     """What fits before is sent, and counted."""
-    alice, _ = bus.join("alice"), bus.join("bob")
+    alice, bob = bus.join("alice"), bus.join("bob")
     body, tail, note = struct.pack(f"<{len(sizes)}I", *sizes) + data, wide_words.write_tail(TAIL), core.Note()
     with pytest.raises(ValueError, match=r"do not fit|ends behind the body"):
-        core.send_wide_many(alice, "bob", body, count, first, stop, tail, note)
+        core.send_wide_many(alice, [bob.name], body, count, first, stop, tail, note)
     depths = {one["name"]: one["depth"] for one in bus.stats()["peers"]}
     assert (note.sent, depths["bob"]) == (sent, sent)

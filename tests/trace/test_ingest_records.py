@@ -440,7 +440,8 @@ def test_a_quotation_mark_that_is_not_closed_is_told(tmp_path: Path) -> None:
     text = 'process,kind,message,destinations,label\na,send,1,b,x\na,send,2,b,"two\nb,deliver,1,,x\nb,deliver,2,,x\n'
     assert told(read(tmp_path, "a.csv", text)) == [
         ("bad-line", 1, 3, "a"),
-        ("sends-alone", 2, 0, ""),
+        ("bad-line", 2, 4, "b"),  # what it takes for its own
+        ("sends-alone", 1, 0, ""),
     ]
 
 

@@ -260,7 +260,15 @@ def _with_sent_once(
     """Judge the messages that were sent once alone as well: what is found among them is certain."""
     doubtful = resent_messages(case.events).persist()
     findings = [finding for finding in case.findings if finding.kind not in ("resent", "impossible")]
-    rest = Loaded(without_messages(case.events, doubtful), case.names, findings=findings, is_renamed=case.is_renamed)
+    events = without_messages(case.events, doubtful)
+    rest = Loaded(
+        events,
+        case.names,
+        findings=findings,
+        is_renamed=case.is_renamed,
+        tells_senders=case.tells_senders,
+        called=case.called,
+    )
     with contextlib.closing(Case(rest, case.source)) as part:
         sure = _judge(spark, part, None, judged & certain.OF_SENT_ONCE, budget).checks
     count = doubtful.count()
