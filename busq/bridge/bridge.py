@@ -95,6 +95,7 @@ class Bridge:
         self._heard: dict[str, int] = {}  # by machine: how many own ticks were stored when its last word came
         self._views = Views(self.machine, local.members())
         self._held: list[_Key] = []  # markers that wait until the members are known
+        self._answered_at = -1  # the place of the latest answer's members
 
     # ---- beginning ----
 
@@ -240,10 +241,16 @@ class Bridge:
         while True:
             await self._has_requests.wait()
             self._has_requests.clear()
-            if self._views.is_asked:
-                await self._publish(batches.MEMBERS)
+            await self._answer()
             while self._waiting:
                 await self._publish_requests()
+                await self._answer()
+
+    async def _answer(self) -> None:
+        """Answer a machine that has asked for the members, once for each place that is re-sent."""
+        place = self._seen[0]
+        if self._views.is_asked and place != self._answered_at and await self._publish(batches.MEMBERS):
+            self._answered_at = place
 
     async def _publish_requests(self) -> None:
         items = self._next_items()

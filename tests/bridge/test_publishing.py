@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from busq._port import wide_words
+from busq._port.wide_views import Groups
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
@@ -44,10 +46,16 @@ class Stream:
         return Stored(len(self.stored), machine, self.stored[-1]) if self.stored else None
 
 
+def bridge_of(stream: Stream, members: Groups | None = None, **local: Any) -> Bridge:
+    """Make a bridge on a bus that is not there."""
+    known: Any = SimpleNamespace(bus_id=BUS_ID, domain="d", groups=("prices",), last_tail=None, members=lambda: members)
+    known.__dict__.update(local)
+    return Bridge(known, stream, Settings("m1"))
+
+
 def publish(stream: Stream) -> int:
     """Publish one request; return the place of its batch, 0 for none."""
-    local: Any = SimpleNamespace(bus_id=BUS_ID, domain="d", last_tail=None, members=lambda: None)
-    bridge = Bridge(local, stream, Settings("m1"))
+    bridge = bridge_of(stream)
     item = batches.Item(0, 7, 9, "alice", "prices", 1, b"\1\0\0\0" + b"5")
     return asyncio.run(bridge._publish(batches.DATA, (item,)))
 
@@ -73,3 +81,48 @@ def test_what_puts_a_machine_out_is_not_taken_for_its_next_batch() -> None:
     with pytest.raises(Fenced):
         publish(stream)
     assert len(stream.stored) == 1
+
+
+def asked(what: int, number: int, data: bytes) -> Any:
+    """A request of alice's, as it lies in the inbox."""
+    written = wide_words.request_head(what, number, "prices", "reply", (len(data),)) + data
+    return SimpleNamespace(data=written, sender="alice", sender_life=7, ack=lambda: None)
+
+
+def began(place: int) -> Stored:
+    """The word with which this machine's bridge begins."""
+    batch = batches.Batch(batches.NEW, BUS_ID, 0, 0, 0, batches.NO_DIGEST, 0)
+    return Stored(place, "m1", batches.encode(batch))
+
+
+async def nothing(*_: Any) -> None:
+    pass
+
+
+async def while_it_publishes(bridge: Bridge, then: Any) -> None:
+    publishes = asyncio.ensure_future(bridge._publishes())
+    await then
+    for _ in range(20):
+        await asyncio.sleep(0)
+    publishes.cancel()
+
+
+class AskedStream(Stream):
+    """Where another machine asks for the members behind the first batch."""
+
+    bridge: Bridge
+
+    async def publish(self, *given: Any) -> int:
+        place = await super().publish(*given)
+        if place == 1:
+            self.bridge._views.hear_question(5, "m2")
+        return place
+
+
+def test_a_question_is_answered_between_requests_that_wait() -> None:
+    stream = AskedStream()
+    stream.bridge = bridge = bridge_of(stream, {}, note_progress=nothing)
+    bridge._load([asked(wide_words.MESSAGE, number, bytes(200_000)) for number in range(3)])
+    asyncio.run(while_it_publishes(bridge, bridge._apply(began(2))))
+    kinds = [batches.decode(one).kind for one in stream.stored]
+    assert kinds == [batches.DATA, batches.MEMBERS, batches.DATA, batches.DATA]
