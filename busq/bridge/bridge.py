@@ -94,7 +94,8 @@ class Bridge:
         self._n_ticks = 0
         self._heard: dict[str, int] = {}  # by machine: how many own ticks were stored when its last word came
         self._views = Views(self.machine, local.members())
-        self._held: list[_Key] = []  # markers that wait until the members are known
+        self._may_mark = self._views.is_known  # a successor will know the members as well
+        self._held: list[_Key] = []  # markers that wait for that
         self._answered_at = -1  # the place of the latest answer's members
 
     # ---- beginning ----
@@ -272,7 +273,7 @@ class Bridge:
             key = self._waiting[0]
             if key in self._open:  # it was not withdrawn
                 request, sender = self._open[key].request, self._open[key].sender
-                if request.what in wide_words.MARKERS and not self._views.is_known:
+                if request.what in wide_words.MARKERS and not self._may_mark:
                     self._held.append(self._waiting.popleft())
                     continue
                 item = Item(request.what, *key, sender, request.group, request.n_messages, request.body)
@@ -397,8 +398,16 @@ class Bridge:
             self._history.popitem(last=False)
         if members or (self._is_own(stored, batch) and batch.kind != batches.DATA):
             await self._note_progress(members)
+        if members:
+            self._let_markers_go()
         if stored.machine == self.machine and batch.kind == batches.OUT:
             self._read_own(stored, batch)
+
+    def _let_markers_go(self) -> None:
+        self._may_mark = True
+        self._waiting.extendleft(reversed(self._held))
+        self._held.clear()
+        self._has_requests.set()
 
     def _is_own(self, stored: Stored, batch: Batch) -> bool:
         return stored.machine == self.machine and batch.bus_id == self._bus_id and batch.kind != batches.OUT
@@ -499,9 +508,6 @@ class Bridge:
         elif batch.kind == batches.MEMBERS and not self._starts_new:
             body = wide_words.only_message(batch.items[0].body)
             if self._views.hear_answer(batch.seen_place, body):
-                self._waiting.extendleft(reversed(self._held))
-                self._held.clear()
-                self._has_requests.set()
                 return self._views.encoded()
         if self._views.is_asked:
             self._has_requests.set()

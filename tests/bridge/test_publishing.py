@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from busq._port import wide_words
-from busq._port.wide_views import Groups
+from busq._port.wide_views import Groups, write_groups
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
@@ -126,3 +126,27 @@ def test_a_question_is_answered_between_requests_that_wait() -> None:
     asyncio.run(while_it_publishes(bridge, bridge._apply(began(2))))
     kinds = [batches.decode(one).kind for one in stream.stored]
     assert kinds == [batches.DATA, batches.MEMBERS, batches.DATA, batches.DATA]
+
+
+def test_a_marker_is_published_once_a_successor_would_know_the_members_as_well() -> None:
+    stream, before = Stream(), []
+
+    async def note_progress(tail: Any, members: bytes | None) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        if members:
+            before.extend(stream.stored)
+
+    bridge = bridge_of(stream, note_progress=note_progress)
+    item = batches.Item(wide_words.VIEW, 0, 0, "", "", 1, wide_words.whole_body(write_groups({})))
+    seen = batches.digest_of(began(2).payload)
+    answer = batches.Batch(batches.MEMBERS, b"o" * 16, 0, 0, 2, seen, 0, (item,))
+
+    async def reads() -> None:
+        await bridge._apply(began(2))
+        bridge._load([asked(wide_words.ENTER, 1, bytes(8))])
+        await bridge._apply(Stored(3, "m2", batches.encode(answer)))
+
+    asyncio.run(while_it_publishes(bridge, reads()))
+    assert [batches.decode(one).kind for one in before] == [batches.ASK]
+    assert [batches.decode(one).kind for one in stream.stored] == [batches.ASK, batches.DATA]
