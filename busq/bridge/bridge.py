@@ -191,14 +191,17 @@ class Bridge:
             if request.what == wide_words.WITHDRAW:
                 self._withdraw(key, message, request)
             elif request.what != wide_words.DEATH and request.group not in self._local.groups:
-                message.ack()
                 text = f"the bridge of domain {self._local.domain!r} runs without group {request.group!r}: --group it"
-                self._local.answer(request, wide_words.REFUSED, text=text)
+                self._refuse(message, request, text)
             else:
                 self._open[key] = _Asked(message, request, message.sender)
                 self._waiting.append(key)
         if self._waiting:
             self._has_requests.set()
+
+    def _refuse(self, message: Any, request: wide_words.Request, text: str) -> None:
+        message.ack()
+        self._local.answer(request, wide_words.REFUSED, text=text)
 
     def _withdraw(self, key: _Key, message: Any, request: wide_words.Request) -> None:
         """Forget a request that can't have been published, or answer what became of it."""
@@ -275,6 +278,10 @@ class Bridge:
                 request, sender = self._open[key].request, self._open[key].sender
                 if request.what in wide_words.MARKERS and not self._may_mark:
                     self._held.append(self._waiting.popleft())
+                    continue
+                if request.what == ENTER and self._views.are_full:
+                    self._waiting.popleft()
+                    self._refuse(self._open.pop(key).message, request, self._views.why_full(self._local.domain))
                     continue
                 item = Item(request.what, *key, sender, request.group, request.n_messages, request.body)
                 left_bytes -= batches.item_bytes(item)

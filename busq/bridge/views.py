@@ -25,6 +25,8 @@ from busq._port.wide_views import OUT, Change, Groups, Marker, Member
 from busq._port.wide_words import DEATH, VIEW, only_message, whole_body
 from busq.bridge.batches import Item
 
+_BYTES_MAX = 200_000  # of the members; those that enter meanwhile have room beside it in what a server takes at once
+
 
 class View(NamedTuple):
     """What is re-sent where a view begins, and to which members here."""
@@ -108,6 +110,18 @@ class Views:
         """Yield the members here, in each group."""
         for group in (self._groups or {}).values():
             yield from (one for one in group.members if one.machine == self._machine)
+
+    @property
+    def are_full(self) -> bool:
+        """Whether no more members fit into one message."""
+        return len(self.encoded()) > _BYTES_MAX
+
+    def why_full(self, domain: str) -> str:
+        """Return why a peer can't enter."""
+        return (
+            f"the members of all groups of domain {domain!r} take {len(self.encoded()):,} bytes: none enters behind "
+            f"{_BYTES_MAX:,}, since all of them go with one message; expected that others leave first"
+        )
 
     # ---- questions, and answers ----
 

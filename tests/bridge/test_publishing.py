@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from busq._port import wide_words
-from busq._port.wide_views import Groups, write_groups
+from busq._port.wide_views import Group, Groups, Member, write_groups
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
@@ -150,3 +150,18 @@ def test_a_marker_is_published_once_a_successor_would_know_the_members_as_well()
     asyncio.run(while_it_publishes(bridge, reads()))
     assert [batches.decode(one).kind for one in before] == [batches.ASK]
     assert [batches.decode(one).kind for one in stream.stored] == [batches.ASK, batches.DATA]
+
+
+def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
+    stream, answers = Stream(), []
+    members = {"prices": Group(2, 0, (Member("m2", "b" * 200_000, 5, 7),))}
+    bridge = bridge_of(
+        stream, members, note_progress=nothing, answer=lambda *given, text: answers.append((*given[1:], text))
+    )
+    bridge._load([asked(wide_words.ENTER, 1, bytes(8)), asked(wide_words.MESSAGE, 2, b"5")])
+    asyncio.run(while_it_publishes(bridge, bridge._apply(began(1 << 20))))
+    ((what, text),) = answers
+    assert what == wide_words.REFUSED
+    assert "expected that others leave first" in text
+    (batch,) = map(batches.decode, stream.stored)
+    assert [item.number for item in batch.items] == [2]
