@@ -11,7 +11,7 @@ so a successor has the members of exactly the place that its cursor has.
 A bridge that knows no members asks for them, again with each of its ticks.  Any bridge that knows them answers with
 all of them, as of the place that it has re-sent last; the one that has asked must have read all that stands behind that
 place, and changes them by the markers in between.  Until then it keeps its own markers back.  The first one of a
-stream, and one that has found all others silent and put out, answers itself: with none.
+stream, and one that has found all others silent and put out, answers itself: with those that have entered since.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class Views:
         return self._groups is not None
 
     def encoded(self) -> bytes:
-        """Return the members of all groups."""
-        return wide_views.write_groups(self._groups or {})
+        """Return the members of all groups; where they are not known, those that have entered since."""
+        return wide_views.write_groups(self._brought_up({}, -1) if self._groups is None else self._groups)
 
     def begin(self) -> None:
         """Know that there are none: nothing stands in the stream before."""
@@ -77,7 +77,7 @@ class Views:
 
     def groups_of(self, group: str) -> list[str]:
         """Return which groups a marker may change, the same at all machines: one, or all."""
-        return [group] if group or self._groups is None else sorted(self._groups)
+        return [group] if self._groups is None else _changed_by(group, self._groups)
 
     def key_of(self, group: str) -> int:
         """Return the number of a group's view, which no other view of the domain has; 0 where none is known."""
@@ -142,17 +142,25 @@ class Views:
             self._asked_at = 0
         if self.is_known or seen_place + 1 < self.first:
             return False
-        self._groups = wide_views.read_groups(encoded)
-        for place, first, group, marker in self._behind:
-            for index, one in enumerate(self.groups_of(group), start=first):
-                if place > seen_place:
-                    wide_views.changed(self._groups, one, marker, (place, index))
+        self._groups = self._brought_up(wide_views.read_groups(encoded), seen_place)
         self._behind.clear()
         return True
+
+    def _brought_up(self, groups: Groups, seen_place: int) -> Groups:
+        """Change groups by the markers behind a place that were read before the members are known."""
+        for place, first, group, marker in self._behind:
+            for index, one in enumerate(_changed_by(group, groups), start=first):
+                if place > seen_place:
+                    wide_views.changed(groups, one, marker, (place, index))
+        return groups
 
     def may_answer_itself(self, others: set[str]) -> bool:
         """Whether no other machine knows more, of those that are in; of several that know nothing, the first one."""
         return not self.is_known and all(one in self._asking and self._machine < one for one in others)
+
+
+def _changed_by(group: str, groups: Groups) -> list[str]:
+    return [group] if group else sorted(groups)
 
 
 def out_of(machine: str) -> Marker:

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from busq._port import wide_words
-from busq._port.wide_views import Group, Groups, Member, write_groups
+from busq._port.wide_views import Group, Groups, Marker, Member, read_groups, write_groups
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced
+from busq.bridge.views import Views, out_of
 
 BUS_ID = b"b" * 16
 
@@ -165,3 +166,15 @@ def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
     assert "expected that others leave first" in text
     (batch,) = map(batches.decode, stream.stored)
     assert [item.number for item in batch.items] == [2]
+
+
+def test_a_machine_that_answers_itself_knows_who_has_entered_since() -> None:
+    views = Views("m1", None)
+    ann, bob = Member("m2", "ann", 5, 7), Member("m3", "bob", 6, 8)
+    for place, member in enumerate((ann, bob), start=4):
+        assert views.change((place, 0), "prices", Marker(wide_words.ENTER, *member)) is None
+    assert views.change((6, 0), "", out_of("m3")) is None
+    assert read_groups(views.encoded()) == {"prices": Group(6, 0, (ann,))}
+    assert views.hear_answer(5, views.encoded())
+    assert views.targets("prices") == []
+    assert read_groups(views.encoded()) == {"prices": Group(6, 0, (ann,))}
