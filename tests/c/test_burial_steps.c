@@ -231,6 +231,37 @@ TEST(test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor)
   part();
 }
 
+/* Killed behind its mark, and before it gave the memory back. */
+static void last_reader_body(void *argument)
+{
+  busq_message message;
+  arrive();
+  busq_peer *peer = join("dead");
+  tell(argument);
+  CHECK_EQUAL(take_patiently(peer, &message), BUSQ_OK);
+  __atomic_store_n(&busq_bus_record(company_bus, message.record)->destination[message.mark].mark,
+                   BUSQ_MARK_TAKEN | BUSQ_MARK_RELEASED, __ATOMIC_RELEASE);
+  _exit(0);
+}
+
+TEST(test_a_large_message_goes_with_the_burial_of_its_last_reader)
+{
+  static const char large[1 << 16];
+  uint32_t *is_ready = shared_memory(sizeof *is_ready), n_buried, n_helped;
+  uint64_t target;
+  meet(4, 16, 1 << 18);
+  busq_peer *bob = join("bob");
+  const pid_t reader = in_a_child(last_reader_body, is_ready);
+  wait_for(is_ready, 1);
+  CHECK_EQUAL(look_up(bob, "dead", &target), 1);
+  CHECK_EQUAL(busq_peer_send(bob, &target, 1, large, sizeof large, 0), BUSQ_OK);
+  ends_well(reader);
+  CHECK(used_bytes() > sizeof large);
+  CHECK_EQUAL(busq_bus_repair(company_bus, &n_buried, &n_helped), BUSQ_OK);
+  CHECK_EQUAL(used_bytes(), 0);
+  part();
+}
+
 TEST(test_nobody_pays_for_what_a_dead_receiver_has_not_received)
 {
   uint32_t *is_ready = shared_memory(sizeof *is_ready);
