@@ -219,9 +219,14 @@ def _group_of(port: Any, to: Any, known: dict[str, str | None]) -> str | None:
 
 def sync(port: Any, group: Any, timeout: float | None) -> None:
     """Do what `Peer.sync` does."""
-    bundle, progress = marker_of(port, group), Progress()
+    ask(port, marker_of(port, group), timeout, SYNC)
+
+
+def ask(port: Any, bundle: Bundle, timeout: float | None, what: int) -> None:
+    """Ask the bridge for something else than to send messages, and wait until that is done."""
+    progress = Progress()
     try:
-        client_of(port).send([bundle], Deadline(timeout), progress, SYNC)
+        client_of(port).send([bundle], Deadline(timeout), progress, what)
     except BaseException as error:
         progress.report(error)
         raise

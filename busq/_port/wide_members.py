@@ -11,9 +11,7 @@ import struct
 from typing import Any
 
 from busq._native import _core as core
-from busq._port.deadline import Deadline
-from busq._port.wide import Bundle, client_of
-from busq._port.wide_progress import Progress
+from busq._port.wide import Bundle, ask
 from busq._port.wide_words import ENTER, LEAVE
 
 _TARGET = struct.Struct("<Q")
@@ -43,18 +41,9 @@ def check_state(group: str, state: Any, take: Any) -> None:
 def enter(port: Any, group: str, state: Any, take: Any, timeout: float | None) -> None:
     """Do what `Peer.enter` does."""
     check_state(group, state, take)
-    _change(port, group, ENTER, timeout)
+    ask(port, request(port, group), timeout, ENTER)
 
 
 def leave(port: Any, group: str, timeout: float | None) -> None:
     """Do what `Peer.leave` does."""
-    _change(port, group, LEAVE, timeout)
-
-
-def _change(port: Any, group: str, what: int, timeout: float | None) -> None:
-    bundle, progress = request(port, group), Progress()
-    try:
-        client_of(port).send([bundle], Deadline(timeout), progress, what)
-    except BaseException as error:
-        progress.report(error)
-        raise
+    ask(port, request(port, group), timeout, LEAVE)
