@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from busq._native import ffi, lib
@@ -184,8 +183,7 @@ class _Case:
             verdict = verdicts[name]
             if verdict.witness is not None:
                 process = verdict.witness.processes[0]
-                found = guesses.resent if name == "resent" else partial(Finding, name)
-                self.findings.append(found(verdict.text, verdict.count, process=process))
+                self.findings.append(guesses.remark(name, verdict.text, verdict.count, process))
         if self.repetitions:
             text = f"{amount(self.repetitions, 'delivery', 'deliveries')} marked as repeated: not counted again"
             self.findings.append(Finding("redelivered", text, self.repetitions, is_error=False))

@@ -27,6 +27,7 @@ __all__ = [
     "derived",
     "doubled",
     "one_sided",
+    "remark",
     "resent",
     "tied",
     "unordered",
@@ -107,6 +108,11 @@ def resent(text: str, count: int, process: str) -> Finding:
     of_sends = ("fifo", "causal", "synchronous", "side")
     invented = ("duplicated", "phantom", "consistent", "total", *of_sends)
     return Finding("resent", text, count, process=process, may_hide=("lost", *of_sends), may_invent=invented)
+
+
+def remark(name: str, text: str, count: int, process: str) -> Finding:
+    """Report what an engine remarks on a run besides its verdicts."""
+    return resent(text, count, process) if name == "resent" else Finding(name, text, count, process=process)
 
 
 def _doubtful(kind: str, text: str, count: int, path: str, line: int, has_repetitions: bool) -> Finding:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,8 +16,7 @@ from busq.audit.spark.large_run import islands
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
 from busq.lab.observers import REMARKS
-from busq.trace.finding import Finding
-from busq.trace.guesses import resent
+from busq.trace import guesses
 
 __all__ = [
     "ORDERS",
@@ -134,8 +132,7 @@ def observed(case: Case, rows: Iterable[Any], engine: str) -> dict[str, Check]:
     checks = {row["check"]: case.check(row, engine) for row in rows}
     for name in REMARKS:
         if (remark := checks.pop(name, None)) and remark.count:
-            found = resent if name == "resent" else partial(Finding, name)
-            case.findings.append(found(remark.text, remark.count, process=remark.processes[0]))
+            case.findings.append(guesses.remark(name, remark.text, remark.count, remark.processes[0]))
     return checks
 
 
