@@ -801,15 +801,16 @@ def finish_fresh(stage: Stage, turns: list[Turn]) -> None:
 def check_gone(stage: Stage) -> None:
     """The peer that came and went has left nothing."""
     world, facts = stage.world, stage.facts
-    if n_descriptors() != facts["descriptors"] or n_mappings() != facts["mappings"]:
+    if n_descriptors() > facts["descriptors"] or n_mappings() > facts["mappings"]:
         gc.collect()
     expect("dave" not in world.bus.peers(), "dave is still joined")
     with contextlib.suppress(busq.UnknownPeer):
         world.bus.remove("dave")
     world.bus.collect()
     n, mapped = n_descriptors(), n_mappings()
-    expect(n == facts["descriptors"], f"{n} descriptors are open, {facts['descriptors']} before")
-    expect(mapped == facts["mappings"], f"{mapped} mappings, {facts['mappings']} before")
+    # Fewer are no fault: what a scene before this one left to the collector is gone by now.
+    expect(n <= facts["descriptors"], f"{n} descriptors are open, {facts['descriptors']} before")
+    expect(mapped <= facts["mappings"], f"{mapped} mappings, {facts['mappings']} before")
 
 
 def check_fileno(stage: Stage, turn: Turn) -> None:
