@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from busq import stage as stage
     from busq import trace as trace
     from busq import workload as workload
-    from busq._port.queue_context import context as context
+    from busq._queues.context import context as context
     from busq.groups import View as View
     from busq.groups import ViewMessage as ViewMessage
     from busq.nodes import Handle as Handle
@@ -128,7 +128,7 @@ _MODULES = (
 )
 
 _LATER = {
-    "context": "busq._port.queue_context",
+    "context": "busq._queues.context",
     **dict.fromkeys(("JoinableQueue", "Queue", "SimpleQueue", "put_all"), "busq.queues"),
     **dict.fromkeys(("View", "ViewMessage"), "busq.groups"),
     **dict.fromkeys(("Handle", "Node"), "busq.nodes"),

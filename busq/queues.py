@@ -27,19 +27,19 @@ from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import integer, wrong_type
 from busq._port.deadline import Deadline
-from busq._port.queue_ahead import drop_one, put_right, report_ahead, undone
-from busq._port.queue_await import TROUBLE, Awaited, Tasks, wait_of
-from busq._port.queue_home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
-from busq._port.queue_overflow import GRACE_S, await_so
-from busq._port.queue_peers import private_name
-from busq._port.queue_pickles import dumps, dumps_for_views, joined, loads_packed, size_of, unpack_copies, unpack_views
-from busq._port.queue_pipe import Ends
-from busq._port.queue_shutdown import DROPPED, Ending
+from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
+from busq._queues.home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
+from busq._queues.overflow import GRACE_S, await_so
+from busq._queues.peers import private_name
+from busq._queues.pickles import dumps, dumps_for_views, joined, loads_packed, size_of, unpack_copies, unpack_views
+from busq._queues.pipe import Ends
+from busq._queues.shutdown import DROPPED, Ending
+from busq._queues.tasks import TROUBLE, Awaited, Tasks, wait_of
 from busq.bus import Bus
 from busq.peer import Message
 
 if TYPE_CHECKING:
-    from busq._port.queue_users import Users
+    from busq._queues.users import Users
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 
@@ -89,7 +89,7 @@ class _Base(Awaited[_T], Ending):
         self._overflows = not self._never_overflows and not 0 < maxsize <= home.capacity
         self._begin(is_private=is_private)
         if ends:
-            from busq._port.queue_users import Users  # here, since most queues need none
+            from busq._queues.users import Users  # here, since most queues need none
 
             self._users = Users(home, name, weakref.WeakMethod(self.shutdown))
         register(self)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/argument.h"
 /*
- * What queues ask before and while they pickle (busq/_port/queue_pickles.py), for each object that is put.
+ * What queues ask before and while they pickle (busq/_queues/pickles.py), for each object that is put.
  *
  * Guarantee: an object is called plain only where all of it has types of Python's own, which no pickler treats in a way of its own, and
  * which have no buffers.

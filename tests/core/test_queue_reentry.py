@@ -23,7 +23,7 @@ from on_top import Handler
 from test_queues import OURS
 
 import busq
-from busq._port import queue_exit, queue_home, queue_overflow
+from busq._queues import at_exit, home, overflow
 
 CAPACITY = 16
 
@@ -31,12 +31,12 @@ CAPACITY = 16
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(queue_home, "CAPACITY", CAPACITY)
-    monkeypatch.setattr(queue_home, "PEERS", 48)
-    monkeypatch.setattr(queue_home, "_default", None)
+    monkeypatch.setattr(home, "CAPACITY", CAPACITY)
+    monkeypatch.setattr(home, "PEERS", 48)
+    monkeypatch.setattr(home, "_default", None)
     yield
-    wait_until(lambda: not queue_exit.overflows, what="the threads have ended")
-    queue_home._default = None
+    wait_until(lambda: not at_exit.overflows, what="the threads have ended")
+    home._default = None
 
 
 class StruckError(Exception):
@@ -135,7 +135,7 @@ def test_a_handler_puts_into_all_at_any_place_of_put_all() -> None:
 def test_a_handler_makes_the_first_queue_at_any_place_of_making_it() -> None:
     """Both are on one bus."""
     for at in itertools.count(1):
-        queue_home._default = None
+        home._default = None
         made: list[busq.Queue[int]] = []
 
         def make(made: list[busq.Queue[int]] = made) -> None:
@@ -162,15 +162,15 @@ class Circle:
 
 def test_a_bus_that_is_opened_on_top_of_opening_it_is_one(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     on_top: list[busq.Queue[int]] = []
-    reopen: Callable[..., busq.Bus] = vars(queue_home)["_reopen"]
+    reopen: Callable[..., busq.Bus] = vars(home)["_reopen"]
 
     def struck(*key: Any) -> busq.Bus:
         opened = reopen(*key)
-        monkeypatch.setattr(queue_home, "_reopen", reopen)
+        monkeypatch.setattr(home, "_reopen", reopen)
         on_top.append(busq.Queue(bus=bus))
         return opened
 
-    monkeypatch.setattr(queue_home, "_reopen", struck)
+    monkeypatch.setattr(home, "_reopen", struck)
     both = [busq.Queue(bus=bus), *on_top]
     busq.put_all(both, 1)
     assert [queue.get(timeout=0) for queue in both] == [1, 1]
@@ -209,9 +209,9 @@ def test_a_put_that_is_struck_as_it_begins_the_thread_holds_it_up_no_longer(monk
     queue = busq.Queue[int]()
     for number in range(CAPACITY):
         queue.put(number)
-    monkeypatch.setattr(queue_overflow, "_STRUCK_S", 10 * PATIENCE_S)
+    monkeypatch.setattr(overflow, "_STRUCK_S", 10 * PATIENCE_S)
     threads = SimpleNamespace(allocate_lock=_thread.allocate_lock, start_new_thread=begin_and_be_struck)
-    monkeypatch.setattr(queue_overflow, "_thread", threads)
+    monkeypatch.setattr(overflow, "_thread", threads)
     with pytest.raises(StruckError):
         queue.put(CAPACITY)
     assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 1)] == list(range(CAPACITY + 1))

@@ -19,7 +19,7 @@ from conftest import PATIENCE_S, Child, wait_until
 
 import busq
 from busq._native import _core as core
-from busq._port import queue_home, queue_pickles
+from busq._queues import home, pickles
 
 KINDS = [busq.Queue, busq.SimpleQueue, busq.JoinableQueue]
 METHODS = ("fork", "spawn", "forkserver")
@@ -30,11 +30,11 @@ LARGE = 300_000
 @pytest.fixture
 def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(queue_home, "CAPACITY", 16)
-    monkeypatch.setattr(queue_home, "PEERS", 48)
-    monkeypatch.setattr(queue_home, "_default", None)
+    monkeypatch.setattr(home, "CAPACITY", 16)
+    monkeypatch.setattr(home, "PEERS", 48)
+    monkeypatch.setattr(home, "_default", None)
     yield 16
-    queue_home._default = None
+    home._default = None
 
 
 def used_bytes(bus: busq.Bus) -> int:
@@ -335,7 +335,7 @@ def test_an_object_that_fails_to_unpickle_is_lost_and_keeps_nothing(kind: Any, v
 def test_damage_is_told_and_passed(make_bus: Callable[..., busq.Bus], kind: Any, damage: str) -> None:
     bus = make_bus()
     queue = kind(bus=bus)
-    payload = bytearray(queue_pickles.joined(queue_pickles.dumps_for_views(np.arange(100))))
+    payload = bytearray(pickles.joined(pickles.dumps_for_views(np.arange(100))))
     if damage == "count":
         payload[4:8] = b"\xff" * 4
     elif damage == "size":

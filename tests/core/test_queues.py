@@ -34,7 +34,7 @@ from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
 
 import busq
 from busq import queues
-from busq._port import queue_exit, queue_home, queue_overflow, queue_peers
+from busq._queues import at_exit, home, overflow, peers
 from busq.bus import bus_names
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -43,11 +43,11 @@ METHODS = ("fork", "spawn", "forkserver")
 @pytest.fixture
 def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(queue_home, "CAPACITY", 16)
-    monkeypatch.setattr(queue_home, "PEERS", 48)
-    monkeypatch.setattr(queue_home, "_default", None)
+    monkeypatch.setattr(home, "CAPACITY", 16)
+    monkeypatch.setattr(home, "PEERS", 48)
+    monkeypatch.setattr(home, "_default", None)
     yield 16
-    queue_home._default = None
+    home._default = None
 
 
 def all_of(queue: Any) -> list[Any]:
@@ -252,8 +252,8 @@ def test_queues_that_come_and_go_leave_nothing_behind(shorter: int) -> None:
 
 def test_a_process_that_has_ended_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has put stays; the next process that puts takes its place over, also where it was killed."""
-    monkeypatch.setattr(queue_home, "PEERS", 8)
-    monkeypatch.setattr(queue_home, "_default", None)
+    monkeypatch.setattr(home, "PEERS", 8)
+    monkeypatch.setattr(home, "_default", None)
     queue: busq.Queue[tuple[int, int]] = busq.Queue()
     n_processes, n_objects = 60, 3
     for number in range(n_processes):
@@ -269,7 +269,7 @@ def puts_and_may_kill_itself(queue: Any, number: int, n_objects: int) -> None:
 
 
 def test_more_queues_than_a_bus_has_places_for() -> None:
-    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(queue_home.PEERS // 4 + 1)]
+    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(home.PEERS // 4 + 1)]
     names = {queue._home.bus.name for queue in many}
     assert len(names) == 2
     for number, queue in enumerate(many):
@@ -296,7 +296,7 @@ def test_processes_that_make_queues_leave_each_other_places(method: str) -> None
     """Together more than a bus has: on the bus that they have in common, or on others."""
     made: busq.Queue[int] = busq.Queue()
     go = multiprocessing.get_context(method).Event()
-    n_queues = queue_home.PEERS // 5
+    n_queues = home.PEERS // 5
     children = processes(method, 4, makes_queues, made, go, n_queues)
     assert [made.get() for _ in children] == [n_queues] * len(children)
     go.set()
@@ -457,15 +457,15 @@ def test_put_without_a_limit_never_waits_and_keeps_the_order(shorter: int) -> No
             queue.put(number, block=bool(number % 2))
         assert queue.qsize() == 200, turn
         assert [queue.get(timeout=PATIENCE_S) for _ in range(200)] == list(range(200))
-        wait_until(lambda: not queue_exit.overflows, what="the thread has ended")
+        wait_until(lambda: not at_exit.overflows, what="the thread has ended")
 
 
 def test_put_without_a_limit_waits_for_a_getter_that_stands_still(
     shorter: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For a while: then nothing waits in the process."""
-    monkeypatch.setattr(queue_overflow, "_PATIENCE_S", PATIENCE_S)
-    monkeypatch.setattr(queue_overflow.Overflow, "append", None)
+    monkeypatch.setattr(overflow, "_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(overflow.Overflow, "append", None)
     queue: busq.Queue[int] = busq.Queue()
     puts(queue, shorter)
     putting = threading.Thread(target=puts, args=(queue, 200))
@@ -482,17 +482,17 @@ def test_calls_wait_for_half_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch
 
     def wait(patience_s: float) -> None:
         nonlocal now_s, waited_s
-        waits_s = patience_s if room_ms is None else min(patience_s, room_ms / 1000 - queue_overflow.GRACE_S)
-        assert queue_overflow.GRACE_S + waits_s <= 0.05 + 1e-9
+        waits_s = patience_s if room_ms is None else min(patience_s, room_ms / 1000 - overflow.GRACE_S)
+        assert overflow.GRACE_S + waits_s <= 0.05 + 1e-9
         now_s += waits_s
-        waited_s += queue_overflow.GRACE_S + waits_s
+        waited_s += overflow.GRACE_S + waits_s
         if waits_s == patience_s:
             raise busq.Full
 
-    monkeypatch.setattr(queue_overflow, "time", types.SimpleNamespace(monotonic=lambda: now_s))
-    patience = queue_overflow.Patience()
+    monkeypatch.setattr(overflow, "time", types.SimpleNamespace(monotonic=lambda: now_s))
+    patience = overflow.Patience()
     while True:
-        now_s += queue_overflow.GRACE_S
+        now_s += overflow.GRACE_S
         if not patience.spend(wait):
             break
         n_put += 1
@@ -617,7 +617,7 @@ def test_a_process_keeps_the_count_of_several_full_queues(shorter: int) -> None:
     assert [queue.qsize() for queue in full] == [20, 21, 22]
     for queue in full:
         assert [queue.get(timeout=PATIENCE_S) for _ in range(queue._maxsize)] == list(range(queue._maxsize))
-    wait_until(lambda: not queue_exit.overflows, what="the threads have ended")
+    wait_until(lambda: not at_exit.overflows, what="the threads have ended")
     peers = full[0]._home.bus.peers
     wait_until(lambda: not any("waits" in name for name in peers()), what="their places are free")
 
@@ -639,9 +639,9 @@ def puts(queue: Any, count: int) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_ends_once_all_has_left_it(method: str) -> None:
     queue: busq.Queue[int] = busq.Queue()
-    (process,) = processes(method, 1, puts, queue, 3 * queue_home.CAPACITY)
-    received = [queue.get(timeout=PATIENCE_S) for _ in range(3 * queue_home.CAPACITY)]
-    assert received == list(range(3 * queue_home.CAPACITY))
+    (process,) = processes(method, 1, puts, queue, 3 * home.CAPACITY)
+    received = [queue.get(timeout=PATIENCE_S) for _ in range(3 * home.CAPACITY)]
+    assert received == list(range(3 * home.CAPACITY))
     end([process])
 
 
@@ -652,8 +652,8 @@ def puts_and_leaves(queue: Any, count: int) -> None:
 
 def test_a_process_that_says_so_does_not_wait() -> None:
     queue: busq.Queue[int] = busq.Queue()
-    end(processes("fork", 1, puts_and_leaves, queue, 3 * queue_home.CAPACITY))
-    assert all_of(queue) == list(range(queue_home.CAPACITY))
+    end(processes("fork", 1, puts_and_leaves, queue, 3 * home.CAPACITY))
+    assert all_of(queue) == list(range(home.CAPACITY))
 
 
 def test_what_waits_in_the_parent_is_not_put_by_the_child(shorter: int, fork: Callable[..., Child]) -> None:
@@ -680,7 +680,7 @@ class StruckError(Exception):
     """Raised by the handler of a signal."""
 
 
-OURS = {module.__file__ for module in (queues, queue_exit, queue_home, queue_overflow, queue_peers)}
+OURS = {module.__file__ for module in (queues, at_exit, home, overflow, peers)}
 
 armed: set[str] = set()  # whether the handler is; a mask of one thread would not hold the signal back from others
 
@@ -761,7 +761,7 @@ def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> No
         got = [queue.get(timeout=PATIENCE_S) for _ in range(shorter)]
         assert got == list(range(shorter))
         assert list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two")) in (["one"], [])
-        wait_until(lambda: not queue_exit.overflows, what="the thread has ended")
+        wait_until(lambda: not at_exit.overflows, what="the thread has ended")
         puts(queue, shorter)
 
     rounds(under_fire, lambda: queue.put("one"), check)
@@ -812,7 +812,7 @@ def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[bu
             for _ in [*got, "two"]:
                 queue.task_done()  # type: ignore[attr-defined]
             queue.join()  # type: ignore[attr-defined]
-        wait_until(lambda: not queue_exit.overflows, what="the thread has ended")
+        wait_until(lambda: not at_exit.overflows, what="the thread has ended")
         if strike.at > 0:
             return
         puts(queue, shorter)
@@ -996,7 +996,7 @@ def gets(queue: Any, count: int) -> None:
 
 
 def test_a_bus_is_kept_no_longer_than_until_its_queue_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queue_home, "_default", None)
+    monkeypatch.setattr(home, "_default", None)
     queue: busq.Queue[int] = busq.Queue()
     bus, pickled = queue._home.bus.name, pickle.dumps(queue)
     del queue

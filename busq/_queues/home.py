@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a process keeps for its queues (busq/queues.py): their buses, each queue, and what becomes of them in a fork.
 
-Its peers are in queue_peers.py, what found no room in queue_overflow.py, what is left where it ends in queue_exit.py.
+Its peers are in peers.py, what found no room in overflow.py, what is left where it ends in at_exit.py.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import wrong_type
-from busq._port.queue_exit import await_exit, begin_process, live_queues, overflows
-from busq._port.queue_overflow import Overflow
-from busq._port.queue_peers import Joined, join_sender, private_name
+from busq._queues.at_exit import await_exit, begin_process, live_queues, overflows
+from busq._queues.overflow import Overflow
+from busq._queues.peers import Joined, join_sender, private_name
 from busq.bus import Bus, _reopen
 from busq.peer import Peer
 
@@ -207,7 +207,7 @@ class Local:
         self._full_readers: list[Peer] = []
         self.overflow = Overflow(home, name, max(0, maxsize - home.capacity))
         self.held: Any | None = None  # of a JoinableQueue
-        self.tasks: Any | None = None  # which await it (queue_await.py)
+        self.tasks: Any | None = None  # which await it (tasks.py)
         self.target = 0
         self.pid = os.getpid()
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from busq import errors
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
-from busq._port.queue_peers import private_name
+from busq._queues.peers import private_name
 
 if TYPE_CHECKING:
-    from busq._port.queue_home import Home, Local
+    from busq._queues.home import Home, Local
     from busq.peer import Message
 
 __all__ = ["TROUBLE", "Awaited", "Tasks", "wait_of"]

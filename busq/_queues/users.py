@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from busq import errors
 
 if TYPE_CHECKING:
-    from busq._port.queue_home import Home
+    from busq._queues.home import Home
 
 __all__ = ["Users"]
 

@@ -12,8 +12,8 @@ from typing import Any
 from busq import errors
 from busq._native import _core as core
 from busq._port.deadline import NEVER, Deadline
-from busq._port.queue_exit import await_exit, overflows
-from busq._port.queue_peers import Joined, join_behind, private_name
+from busq._queues.at_exit import await_exit, overflows
+from busq._queues.peers import Joined, join_behind, private_name
 
 __all__ = ["GRACE_S", "Overflow", "Patience", "await_so"]
 
@@ -84,7 +84,7 @@ class Overflow:
     def __init__(self, home: Any, name: str, bound: int) -> None:
         self.items: collections.deque[Any] = collections.deque()  # only the thread takes out, what it has put
         self._fed = _thread.allocate_lock()  # by the thread that holds it
-        self._home = home  # a Home (queue_home.py)
+        self._home = home  # a Home (home.py)
         self._name = name
         self._bound = bound  # of what waits in all processes together; 0: none
         self.key = _tally_key(name)

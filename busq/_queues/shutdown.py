@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from busq import errors
 from busq._port.deadline import Deadline
-from busq._port.queue_overflow import await_so
+from busq._queues.overflow import await_so
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from busq._port.queue_home import Local
+    from busq._queues.home import Local
     from busq.peer import Message
 
 __all__ = ["DROPPED", "Ending"]

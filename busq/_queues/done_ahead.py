@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from busq._port.queue_shutdown import DROPPED
+from busq._queues.shutdown import DROPPED
 
 if TYPE_CHECKING:
-    from busq._port.queue_home import Local
+    from busq._queues.home import Local
 
 __all__ = ["drop_one", "put_right", "report_ahead", "undone"]
 
