@@ -261,10 +261,10 @@ class Peer:
         from busq import groups  # here, since most programs have none
 
         if groups.wide_domain(self._peer, group) is not None:
-            from busq._port import wide_members, wide_words
+            from busq._port import wide_members, wide_protocol
 
             wide_members.check_state(group, state, take)
-            return await self._change_wide(wide_words.ENTER, group, timeout)
+            return await self._change_wide(wide_protocol.ENTER, group, timeout)
         return await self._change(functools.partial(self._peer.enter, state=state, take=take), group, timeout)
 
     async def leave(self, group: str, *, timeout: float | None = None) -> None:
@@ -272,9 +272,9 @@ class Peer:
         from busq import groups
 
         if groups.wide_domain(self._peer, group) is not None:
-            from busq._port import wide_words
+            from busq._port import wide_protocol
 
-            return await self._change_wide(wide_words.LEAVE, group, timeout)
+            return await self._change_wide(wide_protocol.LEAVE, group, timeout)
         return await self._change(self._peer.leave, group, timeout)
 
     async def _change_wide(self, what: int, group: str, timeout: float | None) -> None:
@@ -305,10 +305,10 @@ class Peer:
         'no bridge carries it over several machines'
         >>> busq.Bus.unlink("doc-aio-sync")
         """
-        from busq._port import wide, wide_words  # here, since most programs have one machine
+        from busq._port import wide, wide_protocol  # here, since most programs have one machine
 
         self._queues.check()
-        await self._wide_client().send(wide.marker_of(self._peer, group), Deadline(timeout), wide_words.SYNC)
+        await self._wide_client().send(wide.marker_of(self._peer, group), Deadline(timeout), wide_protocol.SYNC)
 
     def _wide_client(self) -> AioClient:
         if self._wide is None:

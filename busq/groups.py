@@ -230,7 +230,7 @@ def wide_domain(port: Any, group: Any) -> str | None:
     if not isinstance(group, str):
         return None
     try:
-        core.lookup(port, f"wide@{group}")  # `mark_of` in busq/_port/wide_words.py
+        core.lookup(port, f"wide@{group}")  # `mark_of` in busq/_port/wide_protocol.py
     except (errors.UnknownPeer, ValueError):
         return None
     from busq._port import wide  # here, since most programs have one machine

@@ -23,7 +23,7 @@ from busq._native import _core as core
 from busq._port.deadline import Deadline
 from busq._port.peeked import peeked
 from busq._port.wide_progress import Asked, Progress, n_messages_of
-from busq._port.wide_words import (
+from busq._port.wide_protocol import (
     DATA_BYTES_MAX,
     MESSAGE,
     MESSAGES_MAX,

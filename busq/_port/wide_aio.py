@@ -19,7 +19,7 @@ from busq._port.event_loops import queues_here
 from busq._port.readiness import Readiness
 from busq._port.wait_queues import WaitQueues
 from busq._port.wide_progress import Asked, Progress
-from busq._port.wide_words import MESSAGE, REFUSED, WITHDRAW, Answer, number_in_tail, read_answer, request_head
+from busq._port.wide_protocol import MESSAGE, REFUSED, WITHDRAW, Answer, number_in_tail, read_answer, request_head
 
 
 class _Call:

@@ -12,7 +12,7 @@ from typing import Any
 
 from busq._native import _core as core
 from busq._port.wide import Bundle, ask
-from busq._port.wide_words import ENTER, LEAVE
+from busq._port.wide_protocol import ENTER, LEAVE
 
 _TARGET = struct.Struct("<Q")
 

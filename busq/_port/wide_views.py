@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from busq import errors
 from busq._port.peeked import peeked
-from busq._port.wide_words import DEATH, ENTER, views_of, without_tail
+from busq._port.wide_protocol import DEATH, ENTER, views_of, without_tail
 from busq.groups import View, ViewMessage, made_view
 
 OUT = -1  # of a marker, beside the words of requests: all members of a machine

@@ -12,7 +12,7 @@ import hashlib
 import struct
 from typing import NamedTuple
 
-from busq._port.wide_words import BATCH_BYTES_MAX, is_body
+from busq._port.wide_protocol import BATCH_BYTES_MAX, is_body
 
 # Messages; a bridge begins; it is there; a machine is put out; a bridge begins on a bus that has followed nothing so
 # far; it asks for the members; these are they.
@@ -31,13 +31,13 @@ ITEMS_BYTES_MAX = BATCH_BYTES_MAX - _HEAD.size  # of all items of a batch, unles
 class Item(NamedTuple):
     """The messages of one request."""
 
-    what: int  # of wide_words
+    what: int  # of wide_protocol
     life: int  # of its sender
     number: int  # of the request
     sender: str  # without the machine
     group: str
     n_messages: int
-    body: bytes  # of wide_words
+    body: bytes  # of wide_protocol
 
 
 class Batch(NamedTuple):

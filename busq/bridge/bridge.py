@@ -27,9 +27,9 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from busq._port import wide_words
+from busq._port import wide_protocol
+from busq._port.wide_protocol import ENTER, Tail
 from busq._port.wide_views import Marker, Member
-from busq._port.wide_words import ENTER, Tail
 from busq.bridge import batches
 from busq.bridge.batches import Batch, Item
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
@@ -63,7 +63,7 @@ class _Asked:
     """A request that was not re-sent as a whole so far."""
 
     message: Any  # in the inbox
-    request: wide_words.Request
+    request: wide_protocol.Request
     sender: str
     n_resent: int = 0
 
@@ -106,7 +106,7 @@ class Bridge:
         entries = self._local.entries()
         self._load(self._local.take_requests())
         for _, encoded in entries:
-            tail = wide_words.read_tail(encoded)
+            tail = wide_protocol.read_tail(encoded)
             done = self._open.pop((tail.life, tail.number), None) if tail.is_own and tail.is_last else None
             if done is not None:
                 done.message.ack()
@@ -181,16 +181,16 @@ class Bridge:
     def _load(self, messages: list[Any]) -> None:
         for message in messages:
             try:
-                request = wide_words.read_request(message.data)
-                if request.what in wide_words.MARKERS:
+                request = wide_protocol.read_request(message.data)
+                if request.what in wide_protocol.MARKERS:
                     marker_of(request.what, "", "", 0, request.body)
             except (ValueError, TypeError):
                 message.ack()  # of a stranger, which knows the name of the queue
                 continue
             key = message.sender_life, request.number
-            if request.what == wide_words.WITHDRAW:
+            if request.what == wide_protocol.WITHDRAW:
                 self._withdraw(key, message, request)
-            elif request.what != wide_words.DEATH and request.group not in self._local.groups:
+            elif request.what != wide_protocol.DEATH and request.group not in self._local.groups:
                 text = f"the bridge of domain {self._local.domain!r} runs without group {request.group!r}: --group it"
                 self._refuse(message, request, text)
             else:
@@ -199,21 +199,21 @@ class Bridge:
         if self._waiting:
             self._has_requests.set()
 
-    def _refuse(self, message: Any, request: wide_words.Request, text: str) -> None:
+    def _refuse(self, message: Any, request: wide_protocol.Request, text: str) -> None:
         message.ack()
-        self._local.answer(request, wide_words.REFUSED, text=text)
+        self._local.answer(request, wide_protocol.REFUSED, text=text)
 
-    def _withdraw(self, key: _Key, message: Any, request: wide_words.Request) -> None:
+    def _withdraw(self, key: _Key, message: Any, request: wide_protocol.Request) -> None:
         """Forget a request that can't have been published, or answer what became of it."""
         asked = self._open.get(key)
         if asked is not None:
             why = self._is_full
             if key in self._stored:
-                what, why = wide_words.STORED, self._local.why_full()
+                what, why = wide_protocol.STORED, self._local.why_full()
             elif key in self._under_way or not self._leads.is_set():
-                what = wide_words.OPEN
+                what = wide_protocol.OPEN
             else:
-                what = wide_words.WITHDRAWN
+                what = wide_protocol.WITHDRAWN
                 del self._open[key]
                 asked.message.ack()
             self._local.answer(request, what, asked.n_resent, why)
@@ -276,7 +276,7 @@ class Bridge:
             key = self._waiting[0]
             if key in self._open:  # it was not withdrawn
                 request, sender = self._open[key].request, self._open[key].sender
-                if request.what in wide_words.MARKERS and not self._may_mark:
+                if request.what in wide_protocol.MARKERS and not self._may_mark:
                     self._held.append(self._waiting.popleft())
                     continue
                 if request.what == ENTER and self._views.are_full:
@@ -289,7 +289,7 @@ class Bridge:
                     break
                 items.append(item)
             self._waiting.popleft()
-            if items and items[-1].what in wide_words.MARKERS:
+            if items and items[-1].what in wide_protocol.MARKERS:
                 break  # a place has one marker, at its end
         return items
 
@@ -299,8 +299,8 @@ class Bridge:
             self._number += 1
             low = self._local.last_tail.place if self._local.last_tail else 0
             if kind == batches.MEMBERS:  # here, since they belong to what was re-sent last
-                body = wide_words.whole_body(self._views.encoded())
-                items = (Item(wide_words.VIEW, 0, 0, "", "", 1, body),)
+                body = wide_protocol.whole_body(self._views.encoded())
+                items = (Item(wide_protocol.VIEW, 0, 0, "", "", 1, body),)
             batch = Batch(kind, self._bus_id, self._epoch, self._number, *self._seen, low, items)
             place = await self._store(batch)
             self._expected = place or self._expected
@@ -443,14 +443,14 @@ class Bridge:
     async def _resend_all(self, stored: Stored, batch: Batch, digest: bytes) -> None:
         is_own = self._is_own(stored, batch)
         if batch.kind in (batches.OUT, batches.NEW):
-            tail = Tail(stored.place, 0, 0, 0, self._epoch, wide_words.VIEW, False, False, digest, stored.machine)
+            tail = Tail(stored.place, 0, 0, 0, self._epoch, wide_protocol.VIEW, False, False, digest, stored.machine)
             await self._resend_views("", out_of(stored.machine), tail, None)
         if batch.kind != batches.DATA:
             return
         begin = 0  # how many messages of the batch stand before the item
         for item in batch.items:
             end = begin + item.n_messages
-            if (stored.place, end - 1) > self._done or item.what == wide_words.DEATH:
+            if (stored.place, end - 1) > self._done or item.what == wide_protocol.DEATH:
                 key = item.life, item.number
                 asked = self._open.get(key) if is_own else None
                 tail = Tail(
@@ -458,7 +458,7 @@ class Bridge:
                     *(f"{stored.machine}/{item.sender}", self._views.key_of(item.group)),
                 )
                 first = max(0, self._done[1] + 1 - begin) if self._done[0] == stored.place else 0
-                if item.what not in wide_words.MARKERS:
+                if item.what not in wide_protocol.MARKERS:
                     await self._resend_item(item, first, tail, asked)
                 else:
                     marker = marker_of(item.what, stored.machine, item.sender, item.life, item.body)
@@ -477,7 +477,7 @@ class Bridge:
 
         The last one goes to the queue of the sender as well, which is done with all of them then.
         """
-        is_ours = item.what == wide_words.MESSAGE and item.group in self._local.groups
+        is_ours = item.what == wide_protocol.MESSAGE and item.group in self._local.groups
         targets = self._views.targets(item.group) if is_ours else []
         last = item.n_messages - 1
         await self._resend_part(item, (first, last), tail, self._local.receivers(targets, None), asked)
@@ -513,7 +513,7 @@ class Bridge:
             self._views.begin()
             return self._views.encoded()
         elif batch.kind == batches.MEMBERS and not self._starts_new:
-            body = wide_words.only_message(batch.items[0].body)
+            body = wide_protocol.only_message(batch.items[0].body)
             if self._views.hear_answer(batch.seen_place, body):
                 return self._views.encoded()
         if self._views.is_asked:
@@ -534,7 +534,7 @@ class Bridge:
     async def _note_progress(self, members: bytes | None) -> None:
         """Write into the cursor that all up to here was re-sent, also where nothing was for this machine."""
         place, digest = self._seen
-        tail = Tail(place, WHOLE, 0, 0, self._epoch, wide_words.PROGRESS, False, False, digest, self.machine)
+        tail = Tail(place, WHOLE, 0, 0, self._epoch, wide_protocol.PROGRESS, False, False, digest, self.machine)
         await self._local.note_progress(tail, members)
         self._done = place, WHOLE
 

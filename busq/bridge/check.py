@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
-from busq._port.wide_words import BATCH_BYTES_MAX
+from busq._port.wide_protocol import BATCH_BYTES_MAX
 from busq.bridge.domain import config_of, differences, storage_of
 from busq.bridge.engine import Again, Facts, JetStream, Moved, Server, StreamFull
 from busq.bridge.errors import Ended

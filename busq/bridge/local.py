@@ -19,9 +19,9 @@ from typing import Any
 
 import busq
 from busq._native import _core as core
-from busq._port import wide_words
+from busq._port import wide_protocol
+from busq._port.wide_protocol import DEATH, Tail
 from busq._port.wide_views import Groups, Member, latest_groups
-from busq._port.wide_words import DEATH, Tail
 from busq.bridge.batches import Item
 from busq.bridge.errors import Ended
 from busq.bridge.notes import note
@@ -42,9 +42,9 @@ class Local:
     def __init__(self, bus: busq.Bus, domain: str, groups: tuple[str, ...]) -> None:
         self.bus, self.domain, self.groups = bus, domain, groups
         self._check_bus()
-        self.inbox = self._join(wide_words.inbox_of(domain))
-        self.cursor = self._join(wide_words.cursor_of(domain))
-        self.views = self._join(wide_words.views_of(domain))
+        self.inbox = self._join(wide_protocol.inbox_of(domain))
+        self.cursor = self._join(wide_protocol.cursor_of(domain))
+        self.views = self._join(wide_protocol.views_of(domain))
         self._n_views = _VIEWS_MAX  # since the old ones were taken away
         self._n_deaths = 0
         self._told: set[Member] = set()  # whose deaths are in the inbox
@@ -81,7 +81,7 @@ class Local:
 
     def _mark(self, group: str) -> None:
         """Make a group wide on this bus; ValueError where it is another domain's, or has members already."""
-        mark = wide_words.mark_of(group)
+        mark = wide_protocol.mark_of(group)
         self.bus.create_queue(mark)
         found = [one.data.decode() for one in self.bus.peek(mark, 1)]
         if found and found[0] != self.domain:
@@ -105,10 +105,10 @@ class Local:
             return []
         return messages
 
-    def answer(self, request: wide_words.Request, what: int, n_resent: int = 0, text: str = "") -> None:
+    def answer(self, request: wide_protocol.Request, what: int, n_resent: int = 0, text: str = "") -> None:
         """Answer a request that is not re-sent; its sender may be gone, or take no notice."""
         with contextlib.suppress(busq.PeerDead, busq.UnknownPeer, busq.Full):
-            self.inbox.send(request.reply_to, wide_words.answer(what, request.number, n_resent, text), timeout=0)
+            self.inbox.send(request.reply_to, wide_protocol.answer(what, request.number, n_resent, text), timeout=0)
 
     # ---- the cursor ----
 
@@ -144,7 +144,7 @@ class Local:
         for message, _ in entries[:-1]:
             message.ack()
         self._last, tail = entries[-1]
-        self.last_tail = wide_words.read_tail(tail)
+        self.last_tail = wide_protocol.read_tail(tail)
 
     # ---- re-sending ----
 
@@ -179,7 +179,7 @@ class Local:
     def _try(self, to: list[str | int], item: Item, first: int, stop: int, tail: Tail) -> int:
         """Send messages until there is no room, or a receiver has gone; return how many were sent."""
         sent = core.Note()
-        encoded = wide_words.write_tail(tail)
+        encoded = wide_protocol.write_tail(tail)
         try:
             core.send_wide_many(self.inbox, to, item.body, item.n_messages, first, stop, encoded, sent)
         except (busq.PeerDead, busq.UnknownPeer):
@@ -193,9 +193,9 @@ class Local:
 
     async def note_progress(self, tail: Tail, members: bytes | None = None) -> None:
         """Write an entry of the cursor alone, or with it the members of all groups."""
-        encoded, room = wide_words.write_tail(tail), _Room(self)
+        encoded, room = wide_protocol.write_tail(tail), _Room(self)
         to = [self.cursor.name] if members is None else [self.cursor.name, self.views.name]
-        body = wide_words.whole_body(members or b"")
+        body = wide_protocol.whole_body(members or b"")
         while not core.send_wide_many(self.inbox, to, body, 1, 0, 1, encoded, core.Note()):
             self.drain()
             self.drop_old_views(now=True)
@@ -232,7 +232,7 @@ class Local:
         for member in members - self._told:
             if member.target not in targets:
                 self._n_deaths += 1
-                head = wide_words.request_head(DEATH, self._n_deaths, "", "", (len(death := death_of(member)),))
+                head = wide_protocol.request_head(DEATH, self._n_deaths, "", "", (len(death := death_of(member)),))
                 with contextlib.suppress(busq.Full):  # at the next look
                     self.inbox.send(self.inbox.name, head + death, timeout=0)
                     self._told.add(member)

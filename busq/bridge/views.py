@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from busq._port import wide_members, wide_views
+from busq._port.wide_protocol import DEATH, VIEW, only_message, whole_body
 from busq._port.wide_views import OUT, Change, Groups, Marker, Member
-from busq._port.wide_words import DEATH, VIEW, only_message, whole_body
 from busq.bridge.batches import Item
 
 _BYTES_MAX = 200_000  # of the members; those that enter meanwhile have room beside it in what a server takes at once

@@ -13,7 +13,7 @@ from typing import Any
 
 import busq
 from busq._native import _core
-from busq._port import wide_words
+from busq._port import wide_protocol
 from busq.bridge import domain as domains
 from busq.bridge import local
 from busq.bridge.bridge import Settings
@@ -78,8 +78,8 @@ class StruckQueue:
 
 
 def _with_index(tail: bytes, more: int) -> bytes:
-    read = wide_words.read_tail(tail)
-    return wide_words.write_tail(read._replace(nth=read.nth + more))
+    read = wide_protocol.read_tail(tail)
+    return wide_protocol.write_tail(read._replace(nth=read.nth + more))
 
 
 class StruckCore:

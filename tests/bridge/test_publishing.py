@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from busq._port import wide_words
+from busq._port import wide_protocol
 from busq._port.wide_views import Group, Groups, Marker, Member, read_groups, write_groups
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
@@ -86,7 +86,7 @@ def test_what_puts_a_machine_out_is_not_taken_for_its_next_batch() -> None:
 
 def asked(what: int, number: int, data: bytes) -> Any:
     """A request of alice's, as it lies in the inbox."""
-    written = wide_words.request_head(what, number, "prices", "reply", (len(data),)) + data
+    written = wide_protocol.request_head(what, number, "prices", "reply", (len(data),)) + data
     return SimpleNamespace(data=written, sender="alice", sender_life=7, ack=lambda: None)
 
 
@@ -123,7 +123,7 @@ class AskedStream(Stream):
 def test_a_question_is_answered_between_requests_that_wait() -> None:
     stream = AskedStream()
     stream.bridge = bridge = bridge_of(stream, {}, note_progress=nothing)
-    bridge._load([asked(wide_words.MESSAGE, number, bytes(200_000)) for number in range(3)])
+    bridge._load([asked(wide_protocol.MESSAGE, number, bytes(200_000)) for number in range(3)])
     asyncio.run(while_it_publishes(bridge, bridge._apply(began(2))))
     kinds = [batches.decode(one).kind for one in stream.stored]
     assert kinds == [batches.DATA, batches.MEMBERS, batches.DATA, batches.DATA]
@@ -139,13 +139,13 @@ def test_a_marker_is_published_once_a_successor_would_know_the_members_as_well()
             before.extend(stream.stored)
 
     bridge = bridge_of(stream, note_progress=note_progress)
-    item = batches.Item(wide_words.VIEW, 0, 0, "", "", 1, wide_words.whole_body(write_groups({})))
+    item = batches.Item(wide_protocol.VIEW, 0, 0, "", "", 1, wide_protocol.whole_body(write_groups({})))
     seen = batches.digest_of(began(2).payload)
     answer = batches.Batch(batches.MEMBERS, b"o" * 16, 0, 0, 2, seen, 0, (item,))
 
     async def reads() -> None:
         await bridge._apply(began(2))
-        bridge._load([asked(wide_words.ENTER, 1, bytes(8))])
+        bridge._load([asked(wide_protocol.ENTER, 1, bytes(8))])
         await bridge._apply(Stored(3, "m2", batches.encode(answer)))
 
     asyncio.run(while_it_publishes(bridge, reads()))
@@ -159,10 +159,10 @@ def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
     bridge = bridge_of(
         stream, members, note_progress=nothing, answer=lambda *given, text: answers.append((*given[1:], text))
     )
-    bridge._load([asked(wide_words.ENTER, 1, bytes(8)), asked(wide_words.MESSAGE, 2, b"5")])
+    bridge._load([asked(wide_protocol.ENTER, 1, bytes(8)), asked(wide_protocol.MESSAGE, 2, b"5")])
     asyncio.run(while_it_publishes(bridge, bridge._apply(began(1 << 20))))
     ((what, text),) = answers
-    assert what == wide_words.REFUSED
+    assert what == wide_protocol.REFUSED
     assert "expected that others leave first" in text
     (batch,) = map(batches.decode, stream.stored)
     assert [item.number for item in batch.items] == [2]
@@ -172,7 +172,7 @@ def test_a_machine_that_answers_itself_knows_who_has_entered_since() -> None:
     views = Views("m1", None)
     ann, bob = Member("m2", "ann", 5, 7), Member("m3", "bob", 6, 8)
     for place, member in enumerate((ann, bob), start=4):
-        assert views.change((place, 0), "prices", Marker(wide_words.ENTER, *member)) is None
+        assert views.change((place, 0), "prices", Marker(wide_protocol.ENTER, *member)) is None
     assert views.change((6, 0), "", out_of("m3")) is None
     assert read_groups(views.encoded()) == {"prices": Group(6, 0, (ann,))}
     assert views.hear_answer(5, views.encoded())

@@ -10,10 +10,10 @@ import pytest
 
 import busq
 from busq._native import _core as core
-from busq._port import wide_words
+from busq._port import wide_protocol
 from busq._port.wide import client_of
+from busq._port.wide_protocol import DEATH, ENTER, MESSAGE, Tail
 from busq._port.wide_views import Change, Group, Member, write_groups, write_view
-from busq._port.wide_words import DEATH, ENTER, MESSAGE, Tail
 from busq.bridge import batches, local
 from busq.bridge.batches import Batch, Item
 from busq.bridge.bridge import Bridge, Settings
@@ -47,7 +47,7 @@ def stored(place: int, *items: Item, kind: int = batches.DATA, machine: str = "m
 
 
 def entering(name: str, target: int) -> Item:
-    return Item(ENTER, 5, 1, name, "prices", 1, wide_words.whole_body(target.to_bytes(8, "little")))
+    return Item(ENTER, 5, 1, name, "prices", 1, wide_protocol.whole_body(target.to_bytes(8, "little")))
 
 
 def apply(here: Local, *places: Stored) -> None:
@@ -71,7 +71,7 @@ def tails(here: Local) -> list[Tail]:
     here.close()
     with here.bus.join(here.cursor.name, resume=True, durable=True) as cursor:
         found = cursor.recv_many(1000, timeout=0, ack=True)
-        return [wide_words.read_tail(core.wide_tail(one)) for one in found]
+        return [wide_protocol.read_tail(core.wide_tail(one)) for one in found]
 
 
 def test_what_comes_to_no_member_here_is_of_no_view_in_the_recording(make: Make) -> None:
@@ -92,7 +92,7 @@ def test_what_comes_to_no_member_here_is_of_no_view_in_the_recording(make: Make)
 def test_a_death_that_was_gone_through_stands_in_the_cursor_once(make: Make) -> None:
     here = make()
     dead = Member("m2", "bob", 5, 7)
-    death = stored(3, Item(DEATH, 6, 1, "bridge@d", "", 1, wide_words.whole_body(death_of(dead))))
+    death = stored(3, Item(DEATH, 6, 1, "bridge@d", "", 1, wide_protocol.whole_body(death_of(dead))))
     apply(here, begun(here), stored(2, entering("bob", 7)), death)
     again = make()
     apply(again, death)
@@ -101,7 +101,7 @@ def test_a_death_that_was_gone_through_stands_in_the_cursor_once(make: Make) -> 
 
 def test_a_durable_peer_that_resumes_gets_its_replies(make: Make) -> None:
     here = make()
-    item = Item(MESSAGE, 0, 1, "alice", "prices", 1, wide_words.whole_body(b"5"))
+    item = Item(MESSAGE, 0, 1, "alice", "prices", 1, wide_protocol.whole_body(b"5"))
     targets = set()
     for place in (1, 2):
         with here.bus.join("alice", resume=True, durable=True) as alice:
@@ -122,12 +122,12 @@ def test_views_that_fill_the_memory_are_taken_away(make: Make) -> None:
     here = make()
     groups = {"prices": Group(2, 0, (Member("m2", "b" * 100_000, 5, 7),))}
     written = write_view(groups, Change("prices", groups["prices"].members, (), False), "m1")
-    view = Item(wide_words.VIEW, 0, 0, "", "prices", 1, wide_words.whole_body(written))
+    view = Item(wide_protocol.VIEW, 0, 0, "", "prices", 1, wide_protocol.whole_body(written))
 
     async def main() -> None:
         for place in range(1, 20):
-            tail = Tail(place, 0, 0, 0, 1, wide_words.VIEW, False, False, bytes(16), "m1")
+            tail = Tail(place, 0, 0, 0, 1, wide_protocol.VIEW, False, False, bytes(16), "m1")
             assert [n async for n in here.resend(view, (0, 1), tail, [here.cursor.name, here.views.name])] == [1]
-            await here.note_progress(tail._replace(what=wide_words.PROGRESS), write_groups(groups))
+            await here.note_progress(tail._replace(what=wide_protocol.PROGRESS), write_groups(groups))
 
     asyncio.run(main())

@@ -15,7 +15,7 @@ from wide_world import GROUP, WideWorld
 
 import busq
 from busq._native import _core as core
-from busq._port import wide, wide_words
+from busq._port import wide, wide_protocol
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_fork_beside_a_thread_that_sends_is_refused(world: WideWorld, fork: Ca
         thread.join()
 
 
-TAIL = wide_words.Tail(1, 0, 7, 1, 1, wide_words.MESSAGE, False, False, bytes(16), "m1/alice")
+TAIL = wide_protocol.Tail(1, 0, 7, 1, 1, wide_protocol.MESSAGE, False, False, bytes(16), "m1/alice")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_body_that_is_none_is_refused(
 ) -> None:
     """What fits before is sent, and counted."""
     alice, bob = bus.join("alice"), bus.join("bob")
-    body, tail, note = struct.pack(f"<{len(sizes)}I", *sizes) + data, wide_words.write_tail(TAIL), core.Note()
+    body, tail, note = struct.pack(f"<{len(sizes)}I", *sizes) + data, wide_protocol.write_tail(TAIL), core.Note()
     with pytest.raises(ValueError, match=r"do not fit|ends behind the body"):
         core.send_wide_many(alice, [bob.name], body, count, first, stop, tail, note)
     depths = {one["name"]: one["depth"] for one in bus.stats()["peers"]}
