@@ -21,6 +21,7 @@ from busq.cli import commands
 from busq.trace import SCHEMA, Kind, Run, read
 
 duckdb = pytest.importorskip("duckdb")
+CONNECTION = duckdb.connect()  # its tables are made anew by each script
 
 CHECKS = ("lost", "duplicated", "phantom", "fifo")
 
@@ -44,11 +45,10 @@ def drawn(seed: int, at_least: int, is_enough: Callable[[], bool]) -> Iterator[t
 
 
 def counted(text: str) -> dict[str, int]:
-    with duckdb.connect() as connection:
-        *views, query = [part for part in text.split(";\n") if part.strip()]
-        for view in views:
-            connection.execute(view)
-        return {name: int(count) for name, count in connection.execute(query.rstrip(";")).fetchall()}
+    *steps, query = [part for part in text.split(";\n") if part.strip()]
+    for step in steps:
+        CONNECTION.execute(step)
+    return {name: int(count) for name, count in CONNECTION.execute(query.rstrip(";")).fetchall()}
 
 
 def test_what_was_sent_more_than_once_is_only_counted(tmp_path: Path) -> None:
