@@ -12,6 +12,8 @@
  * Mechanism: one buffer, sorted by (destination, message), so the first entry of a destination is the one that is on
  * its way. Packets: 2 per message, and a round trip between two messages to the same receiver.
  *
+ * With the option on_crash=go-on what goes to the dead needs no acknowledgement: it is sent and done.
+ *
  * Proven without a bound: busq/lab/proof/models/fifo_ack.py.
  */
 #include "order/rename.h"
@@ -19,6 +21,8 @@
 enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
+
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* Invariant: of each destination the first entry of `mine`, and no other, has the note 1: it was sent. */
 typedef struct {
@@ -51,27 +55,43 @@ static int submit(ack_state *self, const busq_order_event *event, busq_order_eff
   return BUSQ_OK;
 }
 
+/* Whether anything is on its way to this process. */
+static bool acknowledge(ack_state *self, uint32_t process, busq_order_effects *effects)
+{
+  const uint32_t place = busq_holdback_place(&self->mine, process, 0);
+  if (place == self->mine.count || busq_holdback_at(&self->mine, place)->key != process)
+    return false;
+  busq_do_done(effects, busq_holdback_remove(&self->mine, place).message);
+  send_next(self, process, effects);
+  return true;
+}
+
 static int receive(ack_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
-  if (packet->kind == DATA) {
-    busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
-    return BUSQ_OK;
-  }
-  const uint32_t place = busq_holdback_place(&self->mine, packet->from, 0);
-  if (place == self->mine.count || busq_holdback_at(&self->mine, place)->key != packet->from)
-    return BUSQ_CORRUPT;
-  busq_do_done(effects, busq_holdback_remove(&self->mine, place).message);
-  send_next(self, packet->from, effects);
+  if (packet->kind == ACK)
+    return acknowledge(self, packet->from, effects) ? BUSQ_OK : BUSQ_CORRUPT;
+  busq_do_deliver_and_ack(effects, packet->message, packet->from, ACK);
   return BUSQ_OK;
+}
+
+static void acknowledge_for_the_dead(ack_state *self, busq_order_effects *effects)
+{
+  for (uint32_t process = 0; process < self->group.n_processes && self->group.suspected; process++)
+    while (busq_group_suspects(&self->group, process) && busq_effects_have_room(effects, 3) &&
+           acknowledge(self, process, effects))
+      ;
 }
 
 static int ack_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
+  int result = BUSQ_OK;
   if (event->kind == BUSQ_ON_SUBMIT)
-    return submit(state, event, effects);
-  if (event->kind == BUSQ_ON_RECEIVE)
-    return receive(state, &event->packet, effects);
-  return BUSQ_OK;
+    result = submit(state, event, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    result = receive(state, &event->packet, effects);
+  if (result == BUSQ_OK)
+    acknowledge_for_the_dead(state, effects);
+  return result;
 }
 
 static void rename_mine(busq_held_entry *entry, const uint32_t *names)
@@ -112,6 +132,8 @@ const busq_order busq_order_fifo_ack = {
     .claims = BUSQ_CLAIMS_FIFO,
     .traits = BUSQ_ORDER_POINT_TO_POINT, /* what waits for one receiver is passed by what goes to another */
     .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
+    .options = option_names,
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_when_all_is_sent = 1u << ACK, /* it only reports that a message is done */

@@ -33,6 +33,14 @@
  *
  * Not given: concurrency.  REQUEST and PERMIT carry no message: the message is sent with its DATA, and not before.
  *
+ * With the option on_crash=go-on nobody waits for the dead: when d is known to be dead, nothing of it can come any more,
+ *
+ *   passive for d:                   become active
+ *   REQUEST or PERMIT of d in line:  forget it; its DATA stays
+ *   the first message goes to d:     send it, where it is not sent so far; it is done
+ *
+ * Synchronous all the same: what is sent to the dead is never delivered, and all else has its instant as before.
+ *
  * Proven without a bound: busq/lab/proof/models/sync.py.
  */
 #include "order/point_to_point.h"
@@ -42,6 +50,8 @@ enum { OWN = 4 };                      /* in the line: one's own first message *
 enum { NOBODY = 0, HEAD_IS_ASKING = 1, HEAD_IS_SENT = 2 };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"request", false}, {"permit", false}};
+
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* Behind it, outboxes both:
  *   mine: one's own messages, the first one under way;
@@ -68,12 +78,18 @@ static void send(uint32_t kind, uint32_t to, uint64_t message, busq_order_effect
   busq_do_send(effects, to, (busq_order_packet){.message = message, .kind = kind});
 }
 
+/* Whether there is a first message of one's own, and it goes to the dead. */
+static bool is_head_to_the_dead(const sync_state *self)
+{
+  return mine_of(self)->count && busq_group_suspects(&self->group, busq_outbox_at(mine_of(self), 0)->to);
+}
+
 /* Starts the first message of one's own, if there is one. */
 static void start_head(sync_state *self, busq_order_effects *effects)
 {
   const busq_outbox_entry *head = busq_outbox_at(mine_of(self), 0);
   self->head = 0;
-  if (!mine_of(self)->count)
+  if (!mine_of(self)->count || is_head_to_the_dead(self))
     return;
   if (head->to > self->group.self) {
     self->head = HEAD_IS_ASKING;
@@ -118,6 +134,30 @@ static void serve_line(sync_state *self, busq_order_effects *effects)
   while (self->passive_for == NOBODY && line->count && busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(line);
     serve(self, &first, effects);
+  }
+}
+
+/* Forgets what the dead has asked for, and that one's own first message to it waits in the line. */
+static void suspect(sync_state *self, uint32_t dead)
+{
+  busq_outbox *line = line_of(self);
+  if (self->passive_for == dead + 1)
+    self->passive_for = NOBODY;
+  for (uint32_t place = line->count; place-- > 0;) {
+    const busq_outbox_entry *waiting = busq_outbox_at(line, place);
+    if (waiting->note == OWN ? is_head_to_the_dead(self) : waiting->to == dead && waiting->note != DATA)
+      (void)busq_outbox_remove(line, place);
+  }
+}
+
+static void end_heads_to_the_dead(sync_state *self, busq_order_effects *effects)
+{
+  while (is_head_to_the_dead(self) && busq_effects_have_room(effects, 3)) {
+    const busq_outbox_entry head = busq_outbox_pop(mine_of(self));
+    if (self->head != HEAD_IS_SENT)
+      busq_do_sent(effects, head.message, NULL);
+    busq_do_done(effects, head.message);
+    start_head(self, effects);
   }
 }
 
@@ -177,9 +217,13 @@ static int sync_step(void *state, const busq_order_event *event, busq_order_effe
     result = submit(self, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE)
     receive(self, &event->packet, effects);
-  if (result == BUSQ_OK)
-    serve_line(self, effects);
-  return result;
+  else if (event->kind == BUSQ_ON_SUSPECT)
+    suspect(self, event->packet.from);
+  if (result != BUSQ_OK)
+    return result;
+  end_heads_to_the_dead(self, effects);
+  serve_line(self, effects);
+  return BUSQ_OK;
 }
 
 /* Requests come from below, messages and permits from above, and of no process two things wait at a time. */
@@ -230,6 +274,8 @@ const busq_order busq_order_sync = {
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_SYNCHRONOUS,
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS,
     .crashes = BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
+    .options = option_names,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Until it comes the application may not submit.  Earlier packets stand in the line, and are served then in the
