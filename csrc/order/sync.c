@@ -33,7 +33,7 @@
  *
  * Not given: concurrency.  REQUEST and PERMIT carry no message: the message is sent with its DATA, and not before.
  *
- * With the option on_crash=go-on nobody waits for the dead: when d is known to be dead, nothing of it can come any more,
+ * With the option on_crash=go-on no process waits for the dead: when d is known to be dead, nothing of it can come any more,
  *
  *   passive for d:                   become active
  *   REQUEST or PERMIT of d in line:  forget it; its DATA stays

@@ -4,8 +4,8 @@
  *
  *     check_order ORDER [NAME=VALUE...]
  *
- *     processes=3  messages=1  fan_out=1  to_all=0  with_self=0  fifo=0  doubled=0  lost=0  behaviour=free|reply|job|side
- *     search=depth|breadth  counts_moves=0  reductions=SET  judged=NAME,NAME...  memory_mib=64
+ *     processes=3  messages=1  fan_out=1  to_all=0  with_self=0  fifo=0  doubled=0  lost=0  crashes=0
+ *     behaviour=free|reply|job|side  search=depth|breadth  counts_moves=0  reductions=SET  judged=NAME,NAME...  memory_mib=64
  *
  * With to_all every message goes to all that it may go to, instead of to every choice of at most fan_out.
  *
@@ -44,6 +44,8 @@ static const struct {
     {"endless", BUSQ_CHECK_ENDLESS, 0},
     {"kept", BUSQ_CHECK_KEPT, 0},
     {"side", BUSQ_CHECK_SIDE, 0},
+    {"agreement", BUSQ_CHECK_AGREEMENT, 0},
+    {"uniform", BUSQ_CHECK_UNIFORM, 0},
 };
 enum { N_PROPERTIES = sizeof properties / sizeof *properties };
 
@@ -119,6 +121,7 @@ static void read_argument(busq_check_config *config, uint32_t *to_allp, const ch
       {"with_self", &config->with_self},     {"fifo", &config->channels},
       {"doubled", &config->doubled_max},     {"lost", &config->lost_max},
       {"counts_moves", &config->counts_moves}, {"reductions", &config->reductions},
+      {"crashes", &config->crashes_max},
   };
   if (strcmp(name, "behaviour") == 0)
     config->behaviour = choice_of(value, behaviours, 4);
@@ -166,12 +169,12 @@ static void print_set(const char *name, uint32_t set)
 
 static void print_step(const busq_order *order, const busq_check_step *step)
 {
-  static const char *const kinds[] = {"submit", "receive", "tick", "lose", "double", "end of the job"};
+  static const char *const kinds[] = {"submit", "receive", "tick", "lose", "double", "end of the job", "crash", "learn"};
   printf("{\"kind\": \"%s\", \"process\": %u, \"message\": [%u, %u]", kinds[step->kind], step->process,
          busq_message_origin(step->message), busq_message_number(step->message));
   if (step->kind == BUSQ_CHECK_SUBMIT || step->kind == BUSQ_CHECK_END_JOB)
     printf(", \"destinations\": %u}", step->destinations);
-  else if (step->kind == BUSQ_CHECK_TICK)
+  else if (step->kind == BUSQ_CHECK_TICK || step->kind >= BUSQ_CHECK_CRASH)
     printf("}");
   else
     printf(", \"from\": %u, \"what\": \"%s\", \"stamp\": %" PRIu64 "}", step->from, order->kinds[step->what].name,

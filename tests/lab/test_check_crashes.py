@@ -17,7 +17,7 @@ from busq.scenario import play, remains
 from busq.stage import Stage
 
 TAKEN = ("lost", "agreement", "uniform", "stuck")
-GO_ON = ("causal-vector:on_crash=go-on", "sequencer:on_crash=go-on")
+GO_ON = tuple(f"{name}:on_crash=go-on" for name in ("fifo-ack", "causal-vector", "sync", "sequencer"))
 SLOW = ("lamport", "token", "skeen", "abcast", "bus1", "lamport-literal")
 EVERY = [*(name for name in ORDERS), *GO_ON]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from mutants.go_on import GO_ON
 from mutants.run import ALL_REDUCTIONS, Workshop, look, search
 from mutants.table import LABORATORY, MUTANTS, Bound, Mutant
 
@@ -39,6 +40,13 @@ def assert_found(workshop: Workshop, mutant: Mutant) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_slip_is_found_with_and_without_reductions(workshop: Workshop, mutant: Mutant) -> None:
     assert_found(workshop, mutant)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mutant", GO_ON, ids=lambda mutant: mutant.name)
+def test_a_slip_in_what_happens_when_processes_die_is_found(workshop: Workshop, mutant: Mutant) -> None:
+    found = look(workshop.build(mutant), mutant, 0)
+    assert mutant.breaks in found["broken"], found
 
 
 SELF = (2, 2, True)
@@ -175,4 +183,4 @@ def test_every_order_has_at_least_two_mutants_or_is_one() -> None:
 
 
 def test_names_of_mutants_are_different() -> None:
-    assert max(Counter(mutant.name for mutant in [*MUTANTS, *LABORATORY]).values()) == 1
+    assert max(Counter(mutant.name for mutant in [*MUTANTS, *LABORATORY, *GO_ON]).values()) == 1

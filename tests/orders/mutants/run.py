@@ -28,6 +28,7 @@ for folder in (TESTS, TESTS / "orders"):
 
 from conftest import PATIENCE_S, ROOT, cmake_command  # noqa: E402
 
+from mutants.go_on import GO_ON  # noqa: E402
 from mutants.table import LABORATORY, MUTANTS, Bound, Mutant  # noqa: E402
 
 SOURCES = ROOT / "csrc"
@@ -131,7 +132,7 @@ def main(words: list[str]) -> None:
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         workshop = Workshop(Path(directory))
-        for mutant in [*LABORATORY, *MUTANTS]:
+        for mutant in [*LABORATORY, *MUTANTS, *GO_ON]:
             if words and not any(word in mutant.name for word in words):
                 continue
             program = workshop.build(mutant)

@@ -18,6 +18,7 @@ class Bound:
     doubled: int = 0
     lost: int = 0
     behaviour: str = "free"  # or side: every process hears of every delivery
+    crashes: int = 0
     counts_moves: int = 0  # states that differ in their number of moves are different: no circles
 
     def arguments(self) -> list[str]:
@@ -29,6 +30,7 @@ class Bound:
         text += " and oneself" if self.with_self else ""
         text += f", {self.doubled} doubled" if self.doubled else ""
         text += f", {self.lost} lost" if self.lost else ""
+        text += f", {self.crashes} dead" if self.crashes else ""
         text += ", side channels" if self.behaviour == "side" else ""
         return text + (", moves counted" if self.counts_moves else "")
 
@@ -50,6 +52,8 @@ class Mutant:
     @property
     def file(self) -> str:
         """In csrc/order."""
+        if self.order == "sequencer:on_crash=go-on":
+            return "successor.c"
         name = self.order.split(":")[0].removesuffix("-literal").removesuffix("-telling").replace("-", "_")
         return {"abcast": "skeen"}.get(name, name) + ".c"
 
