@@ -14,8 +14,8 @@ and all requests answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 OTHER = 9  # the other machine's request, and its message
 REQUESTS = (1, 2)
@@ -301,11 +301,19 @@ def are_opposite(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return common != [message for message in other if message in one]
 
 
-def search(mutant: str = "") -> tuple[int, str, list[str]]:
-    """How many states there are; of the first that fails, why, and the actions that lead to it."""
-    model = Model(mutant)
-    begin = State()
-    came_from: dict[State, tuple[State, str] | None] = {begin: None}
+def is_all_there(state: State) -> bool:
+    """Whether all messages have come to the members here."""
+    return set(state.members) == {one for messages in MESSAGES.values() for one in messages}
+
+
+def search(
+    model: Any, begin: Any, faults: Callable[[Any], str], may_end: Callable[[Any], bool] = lambda _: True
+) -> tuple[int, str, list[str]]:
+    """How many states there are; of the first that fails, why, and the actions that lead to it.
+
+    A state that may not end, and in which nothing more happens, fails as well.
+    """
+    came_from: dict[Any, tuple[Any, str] | None] = {begin: None}
     layer = [begin]
     while layer:
         following = []
@@ -320,7 +328,7 @@ def search(mutant: str = "") -> tuple[int, str, list[str]]:
                 if why:
                     return len(came_from), why, path_to(reached, came_from)
                 following.append(reached)
-            if not n_actions and set(state.members) != {one for messages in MESSAGES.values() for one in messages}:
+            if not n_actions and not may_end(state):
                 return len(came_from), "lost, and nothing more happens", path_to(state, came_from)
         layer = following
     return len(came_from), "", []
