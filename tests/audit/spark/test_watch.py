@@ -84,6 +84,36 @@ def counted(watch: Watch) -> dict[str, int]:
     return found | {"lost": found["lost"] + watch.pending, "phantom": found["phantom"] + watch.unproven}
 
 
+def sent_again(logs: list[list[Event]], rng: random.Random) -> set[int]:
+    """Have some messages sent once more by their senders, to whomever; returns which."""
+    again = set()
+    for log in logs:
+        for _, message, _ in [event for event in log if event[0] == Kind.SEND and rng.random() < 0.1]:
+            where = [at for at, event in enumerate(log) if event[:2] == (Kind.SEND, message)]
+            log.insert(rng.randint(where[0] + 1, len(log)), (Kind.SEND, message, [rng.randrange(len(logs))]))
+            again.add(message)
+    return again
+
+
+def test_nothing_is_said_about_messages_that_were_sent_again(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    for case in range(5):
+        logs = logs_of(rng, rng.randint(2, 5), rng.randint(5, 60))
+        again = sent_again(logs, rng)
+        coming = late_at_times(segments_of(logs, rng, tmp_path / str(case)), rng)
+        watch = Watch(delay_s=5)
+        for now, path in coming:
+            watch.take([path], now)
+            if rng.random() < 0.2:
+                watch.save(tmp_path / "state.npz")
+                watch = Watch(delay_s=5)
+                watch.load(tmp_path / "state.npz")
+        watch.finish(coming[-1][0] + 100)
+        once = [[event for event in log if event[1] not in again] for log in logs]
+        assert counted(watch) == judged(once), f"case {case}"
+        assert watch.counts.get("resent", 0) == len(again)
+
+
 def test_files_in_any_order_and_any_batches_give_the_counts_of_the_observers(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     for case in range(25):

@@ -55,6 +55,7 @@ class Run:
         self.unwatched = 0  # messages in flight that were too many to remember
         self.has_views = False  # it has groups
         self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
+        self.resent: Ints = np.empty(0, np.int64)  # sent again, or out of turn: not judged
 
     def process_name(self, process: int) -> str:
         """Return what a process is called."""
@@ -75,8 +76,7 @@ class Run:
     @property
     def population(self) -> int:
         """How many processes there are: one beyond these has sent nothing."""
-        known = max([*self.processes, *self.receivers], default=-1) + 1
-        return max(self.population_min, len(self.names), known)
+        return max(self.population_min, len(self.names), max([*self.processes, *self.receivers], default=-1) + 1)
 
     @property
     def unproven(self) -> int:
@@ -143,13 +143,25 @@ class Run:
         if np.any(sent >> 32 != process):
             self.reason = f"the messages of {name} are not named by their sender and a number"
             return
-        before, highest = who.sent, np.maximum.accumulate(np.concatenate([[process << 32 | who.sent], sent]))
-        for at in np.flatnonzero(sent <= highest[:-1]):
-            event = f"{name} sent {self.message_name(int(sent[at]))} after {self.message_name(int(highest[at]))}"
-            yield Found("resent", process, (int(sent[at]),), f"{event}: its messages are judged by their numbers")
+        highest = np.maximum.accumulate(np.concatenate([[process << 32 | who.sent], sent]))
+        again = sent[sent <= highest[:-1]]
+        for one in again.tolist():
+            text = f"{name} sent {self.message_name(one)} again, or out of turn: nothing is said about it"
+            yield Found("resent", process, (one,), text)
+        self._except(again)
         self._number(process, message[is_send | (kind == Kind.ABORT)])
         if len(sent) and "destinations" in table.column_names:
-            self._fly(process, sent, stamp[is_send], table["destinations"].filter(pa.array(is_send)), before, now)
+            self._fly(sent, stamp[is_send], table["destinations"].filter(pa.array(is_send)), now)
+
+    def _except(self, resent: Ints) -> None:
+        """Judge these no more; where deliveries of them were judged before, all is to be judged again without them."""
+        self.resent = np.union1d(self.resent, resent)
+        self.reason = "too many messages were sent more than once" if len(self.resent) > RECENT else self.reason
+        for where in self.receivers.values() if len(resent) else ():
+            judged = (where.recent, where.skipped, where.lost, where.strays, where.open)
+            self.is_stale |= where.has_forgotten or any(np.any(np.isin(resent, its)) for its in judged)
+            _keep(where, _FLYING, ~np.isin(where.flying, resent))
+            _keep(where, _EARLY, ~np.isin(where.early, resent))
 
     def _number(self, process: int, named: Ints) -> None:
         """Note how far a log has come, and where it may lack sends: their numbers are left out."""
@@ -168,11 +180,9 @@ class Run:
             who.holes[: surplus + 1] = [(who.holes[0][0], who.holes[surplus][1])]
         who.sent, who.is_torn = int(numbers[-1]), False
 
-    def _fly(self, process: int, message: Ints, stamp: Ints, destinations: Any, before: int, now: float) -> None:
+    def _fly(self, message: Ints, stamp: Ints, destinations: Any, now: float) -> None:
         """Put what was sent on its way."""
         counts = pc.fill_null(pc.list_value_length(destinations), 0).to_numpy()
-        if not np.any(counts):
-            return
         to = pc.list_flatten(destinations).to_numpy()
         message, stamp = np.repeat(message, counts), np.repeat(stamp, counts)
         order = np.argsort(to, kind="stable")
@@ -180,10 +190,8 @@ class Run:
         starts = np.flatnonzero(np.diff(to, prepend=-1))
         for begin, end in zip(starts, [*starts[1:], len(to)], strict=True):
             where = self.receiver(int(to[begin]))
-            new, new_stamp = message[begin:end], stamp[begin:end]
-            if np.any(new <= (process << 32 | before)):  # sent once more: it may have been delivered
-                is_new = ~np.isin(new, where.recent) & ~np.isin(new, where.skipped)
-                new, new_stamp = new[is_new], new_stamp[is_new]
+            is_judged = ~np.isin(message[begin:end], self.resent)
+            new, new_stamp = message[begin:end][is_judged], stamp[begin:end][is_judged]
             where.flying, first = np.unique(np.concatenate([where.flying, new]), return_index=True)
             where.flying_stamp = np.concatenate([where.flying_stamp, new_stamp])[first]
             where.flying_since = np.concatenate([where.flying_since, np.full(len(new), now)])[first]
@@ -195,7 +203,7 @@ class Run:
         code[kind == Kind.DELIVER], code[kind == Kind.REDELIVER] = DELIVERED, AGAIN
         code[(kind == Kind.SEND) & (stamp >= 0)] = SENT
         code[(kind == Kind.PASS) & (message >= 0)] = PASSED
-        chosen = code >= 0
+        chosen = (code >= 0) & ~np.isin(message, self.resent)
         more = message[chosen], stamp[chosen], np.full(int(np.sum(chosen)), now), code[chosen]
         _append(self.receiver(process), _EARLY, more)
 

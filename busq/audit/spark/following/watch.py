@@ -39,7 +39,7 @@ __all__ = ["KINDS", "Violation", "Watch"]
 
 KINDS = ("lost", "duplicated", "phantom", "fifo", "stamp")
 _BY_STAMPS = frozenset({"causal", "consistent", "total"})
-_FORMAT = 3  # of the state in a file
+_FORMAT = 4  # of the state in a file
 REST = 4  # a run is not read again before this many times as long has passed as it took
 
 
@@ -115,7 +115,7 @@ class _Watched:
     def read_again(self, now: float, delay_s: float, stop: Callable[[], bool]) -> list[Found] | None:
         """Judge everything from the start; None, with all as it was, if that is stopped.  Errors: Unreadable."""
         again = self._new_run(self.run.name)
-        again.population_min, again.names = self.run.population, self.run.names
+        again.population_min, again.names, again.resent = self.run.population, self.run.names, self.run.resent
         faults = self.notes + [Found("gap", -1, (), absent) for absent in self.files.absent()]
         for since, first, pieces in self.files.read_again():
             if stop():
@@ -123,6 +123,9 @@ class _Watched:
             faults += _fed(again, first, pieces, since)
             faults += again.match(since, np.inf)
             again.forget()
+        if len(again.resent) > len(self.run.resent):  # what stood in late files; now it is known from the start
+            self.run.resent = again.resent
+            return self.read_again(now, delay_s, stop)
         again.is_stale = False
         faults += again.match(now, delay_s)
         faults += again.overdue(now, delay_s, delay_s)
@@ -359,7 +362,7 @@ def _facts(folder: str, one: _Watched, arrays: dict[str, Any]) -> dict[str, Any]
         others = {key: value for key, value in vars(where).items() if key not in ARRAYS}
         receivers[process] = others | {"passed": sorted(where.passed)}
     return {
-        "run": {name: getattr(one.run, name) for name in _OF_A_RUN},
+        "run": {name: getattr(one.run, name) for name in _OF_A_RUN} | {"resent": one.run.resent.tolist()},
         "unread": one.unread,
         "notes": [list(note) for note in one.notes],
         "files": one.files.as_json(),
@@ -375,6 +378,7 @@ def _watched_of(folder: str, facts: dict[str, Any], stored: Any) -> _Watched:
     one.notes = [Found(kind, process, (), text) for kind, process, _, text, _ in facts["notes"]]
     for name, value in facts["run"].items():
         setattr(one.run, name, value)
+    one.run.resent = np.array(one.run.resent, np.int64)
     for process, who in facts["processes"].items():
         one.run.processes[int(process)] = Process(**who | {"holes": [tuple(hole) for hole in who["holes"]]})
     for process, where in facts["receivers"].items():
