@@ -68,6 +68,7 @@ def with_certain(
     `findings`, among them the reason.
     """
     doubts = UNTIED_KNOWN | {"resent"}
+    is_retried = any(finding.kind == "resent" for finding in findings)
     why = next((finding.text for finding in findings if finding.kind in doubts), "")
     told = dict(checks)
     for name in checks.keys() & certain.keys():
@@ -75,10 +76,10 @@ def with_certain(
         if check.verdict != UNKNOWN or sure.verdict != INVALID:
             continue
         text = f"{sure.text}; of {amount(count, 'other message')} it cannot be told: {why}"
-        # How much was lost does not depend on any order, only whether it may still arrive.
+        # How much was lost does not depend on any order, only whether it may still arrive; or on whether it is retried.
         told[name] = (
             replace(sure, text=text, claimed=check.claimed, count=check.count)
-            if name == "lost"
+            if name == "lost" and not is_retried
             else replace(sure, text=text, claimed=check.claimed, at_least=True)
         )
     return told

@@ -102,11 +102,12 @@ def doubled(path: str, process: str, count: int, *, has_repetitions: bool) -> Fi
 def resent(text: str, count: int, process: str) -> Finding:
     """Report messages that were sent more than once: which of the sends a delivery belongs to is not known.
 
-    They may be one message that was tried again, or several of one name, to other receivers even.  Only that it was
-    delivered twice, or elsewhere, or late can come from that alone; and a loss or a late delivery can be hidden.
+    They may be one message that was tried again, or several of one name, to other receivers even; and one that never
+    came may be tried once more.  So whatever was found may come from that alone, and a loss or a late delivery can be
+    hidden.
     """
     of_sends = ("fifo", "causal", "synchronous", "side")
-    invented = ("duplicated", "phantom", "consistent", "total", *of_sends)
+    invented = ("lost", "duplicated", "phantom", "consistent", "total", *of_sends)
     return Finding("resent", text, count, process=process, may_hide=("lost", *of_sends), may_invent=invented)
 
 

@@ -317,7 +317,9 @@ def _resent(rows: list[list[Row]]) -> set[int]:
 
 
 def _without(rows: list[list[Row]], messages: set[int]) -> list[list[Row]]:
-    return [[row for row in log if row["message"] not in messages] for log in rows]
+    """What is left of logs: nothing is missing where these were."""
+    gone = {"kind": Kind.LOCAL, "message": None}
+    return [[row | gone if row["message"] in messages else row for row in log] for log in rows]
 
 
 def _without_passed(rows: list[list[Row]]) -> list[list[Row]]:

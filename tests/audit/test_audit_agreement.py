@@ -23,7 +23,7 @@ from busq.spec import PROPERTIES
 from busq.trace import Kind, Run, find, read, write
 
 OF_SENDS = {"fifo", "causal", "synchronous", "side"}
-MAY_BE_INVENTED = OF_SENDS | {"duplicated", "phantom", "consistent", "total"}  # where a message was sent twice
+MAY_BE_INVENTED = OF_SENDS | {"lost", "duplicated", "phantom", "consistent", "total"}  # where a message was sent twice
 MAY_BE_HIDDEN = OF_SENDS | {"lost"}
 
 IN_MEMORY = int(os.environ.get("BUSQ_TEST_SHAPES", "800"))

@@ -85,7 +85,7 @@ def counted(watch: Watch) -> dict[str, int]:
 
 
 def sent_again(logs: list[list[Event]], rng: random.Random) -> set[int]:
-    """Have some messages sent once more by their senders, to whomever; returns which."""
+    """Send some messages once more, to one process each; returns which."""
     again = set()
     for log in logs:
         for _, message, _ in [event for event in log if event[0] == Kind.SEND and rng.random() < 0.1]:
