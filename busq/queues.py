@@ -715,7 +715,11 @@ class JoinableQueue(Queue[_T]):
 
     def _is_done(self) -> bool:
         try:
-            return not undone(self._local)
+            if not undone(self._local):
+                return True
+            if self._local.end() == DROPPED:  # no process gets any more, and finds what a killed one had
+                self._home.raw.repair()
+            return False
         except TROUBLE as error:
             self._fail(error)
 

@@ -299,6 +299,34 @@ def test_what_was_put_before_the_end_was_got_and_no_more(maxsize: int) -> None:
             assert put.get() + put.get() == got.get() + got.get()
 
 
+@pytest.mark.parametrize("immediate", [False, True])
+def test_processes_that_sleep_in_get_and_put_wake(immediate: bool) -> None:
+    full, empty, counts = busq.Queue(1), busq.Queue(), busq.SimpleQueue()  # type: ignore[var-annotated]
+    with process("fork", put_until_the_end, full, counts), process("fork", count_until_the_end, empty, counts):
+        empty.put(1)
+        wait_until(lambda: full.full() and empty.empty(), what="both wait, or are about to")
+        time.sleep(0.02)
+        full.shutdown(immediate), empty.shutdown(immediate)
+        assert [counts.get(), counts.get()] == [1, 1]
+    assert full.empty() == immediate
+
+
+def test_a_task_of_a_worker_that_is_killed_behind_an_immediate_end_is_dropped() -> None:
+    tasks, got = busq.JoinableQueue(), busq.SimpleQueue()  # type: ignore[var-annotated]
+    tasks.put(1)
+
+    def get() -> None:
+        got.put(tasks.get())
+        time.sleep(PATIENCE_S)
+
+    with process("fork", get) as child:
+        assert got.get() == 1
+        tasks.shutdown(immediate=True)
+        child.kill()
+    tasks.join()
+    assert all_until_the_end(tasks) == []
+
+
 def end_it(queue: Any, immediate: bool) -> None:
     queue.shutdown(immediate)
     time.sleep(PATIENCE_S)
