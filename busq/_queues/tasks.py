@@ -31,7 +31,7 @@ _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 
 def wait_of(block: bool, timeout: float | None) -> float | None:
     """Turn the words of multiprocessing into ours: there, what is below zero is no time."""
-    with contextlib.suppress(TypeError):  # of what has no order timeout_ns knows whether it is a number
+    with contextlib.suppress(TypeError, ArithmeticError):  # timeout_ns refuses what has no order
         if timeout is not None and timeout < 0:
             return 0
     timeout_ns(timeout)
