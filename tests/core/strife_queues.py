@@ -7,11 +7,21 @@ Guarantee: nothing that was put is lost but what a killed process had just got, 
 object is damaged, and of each round nothing is left: no memory in use, no live participant, no more files; at the end
 no file at all.  (The place of a queue that other processes have had stays until its bus ends.)
 
-Mechanism. A round has new queues: `plain` and `shown`, whose arrays are views that are kept for a while, and a
-`JoinableQueue`; all are bounded, so an object is in when `put` returns. Putters note before and after each `put`, and
-getters what they got, in memory of their own beside the bus. Every other round has a bus whose arena is too small for
-the largest objects. At the end of a round any process may be the one that shuts a queue down, and may be killed in the
-middle; the parent does it again, gets what is left, and compares.
+Mechanism. A round has new queues: plain ones, of views that are kept for a while, of tasks, and one with `ends=True`;
+all are bounded, so an object is in when `put` returns. Putters note before and after each `put`, and getters what they
+got, in memory of their own beside the bus. Every other round has a bus whose arena is too small for the largest
+objects. At the end of a round each queue ends; the parent gets what is left, and compares.
+
+What is judged, beside that:
+`shutdown`: another process calls it, and may be killed or stopped in the middle; the parent does it again. Each process
+    that waits wakes and ends by itself; a `put` that has raised has put nothing; nothing is got any more once the parent
+    has found the end.
+`shutdown(immediate=True)`: as well, and once it has returned nothing is got. Of each putter what is dropped lies behind
+    all that was got, but for what killed getters had taken. `join` of tasks returns. No memory is kept.
+`ends=True`: no getter finds the end while the parent may put. It comes without a call once no process is left that may:
+    whether they were killed or have closed the queue.
+stops: a worker stands still while others are killed, and while its queue is shut down and emptied: no process waits for it.
+    Continued, it ends as any other. One that may put holds up the end of `ends=True`, so there all go on before.
 """
 
 from __future__ import annotations
@@ -26,6 +36,7 @@ import signal
 import struct
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter, defaultdict
@@ -33,8 +44,10 @@ from typing import Any
 
 import busq
 
-N_WORKERS = 9
-KILLS_A_ROUND = 250  # and of a short run half of its kills
+PLAIN, SHOWN, TASKS, ENDING = range(4)
+N_WORKERS = 12
+N_STOPPED = 3
+KILLS_A_ROUND = 100  # and of a short run half of its kills
 SIZES = (10,) * 24 + (5_000, 70_000, 300_000, 3 << 20)
 SLOT = struct.Struct("qq")  # of a putter: how many it has begun to put, and how many it has put
 HEARD = struct.Struct("qqq")  # queue, putter, number
@@ -44,8 +57,11 @@ PATIENCE_S = 120
 class Judge:
     """What one round came to."""
 
-    def __init__(self) -> None:
-        self.slots = mmap.mmap(-1, SLOT.size * 3 * (KILLS_A_ROUND + 2 * N_WORKERS))
+    def __init__(self, queues: list[Any]) -> None:
+        self.has_tasks = [isinstance(queue, busq.JoinableQueue) for queue in queues]
+        self.is_enough = mmap.mmap(-1, 1)  # for those that put until the end comes by itself
+        self.dropped: set[int] = set()  # queues
+        self.slots = mmap.mmap(-1, SLOT.size * (KILLS_A_ROUND + N_WORKERS))
         self.heard_fd = os.memfd_create("heard")  # a kill leaves whole records
         fcntl.fcntl(self.heard_fd, fcntl.F_SETFL, os.O_APPEND)
         self.putters: list[int] = []  # the queue of each
@@ -69,9 +85,12 @@ class Judge:
             begun, done = SLOT.unpack_from(self.slots, SLOT.size * putter)
             numbers = Counter(heard[putter])
             assert all(1 <= number <= begun for number in numbers), "got what was not put"
-            assert queue == 2 or max(numbers.values(), default=1) == 1, "came twice"
+            assert self.has_tasks[queue] or max(numbers.values(), default=1) == 1, "came twice"
+            if queue in self.dropped:
+                done = max(numbers, default=0)
+            elif self.has_tasks[queue]:
+                assert len(numbers) >= done, f"{done - len(numbers)} tasks are lost"
             lost[queue] += sum(number not in numbers for number in range(1, done + 1))
-        assert not lost[2], f"{lost[2]} of a JoinableQueue are lost"
         assert lost <= self.getters_killed, (lost, self.getters_killed)
         os.close(self.heard_fd)
         return sum(map(len, heard.values())), lost.total()
@@ -86,20 +105,29 @@ def check_content(putter: int, number: int, data: Any) -> None:
     assert data[0] == data[-1] == data[len(data) // 2] == expected, "damaged"
 
 
-def put_all_the_time(queue: Any, judge: Judge, putter: int, chance: random.Random) -> None:
+def put_all_the_time(queues: list[Any], which: int, judge: Judge, putter: int, chance: random.Random) -> None:
+    """Until the queue is shut down, or it is enough."""
+    use_alone(queues, which)
     number = 0
-    while True:
+    while which != ENDING or not judge.is_enough[0]:
         number += 1
         judge.note_put(putter, number, number - 1)
         try:
-            queue.put((putter, number, pickle.PickleBuffer(content(putter, number, chance.choice(SIZES)))))
+            queues[which].put((putter, number, pickle.PickleBuffer(content(putter, number, chance.choice(SIZES)))))
         except busq.ShutDown:
+            judge.note_put(putter, number - 1, number - 1)
             return
         judge.note_put(putter, number, number)
+    queues[which].close()
+    if chance.random() < 0.5:
+        signal.pause()  # until it is killed
 
 
-def get_all_the_time(queue: Any, which: int, judge: Judge, chance: random.Random | None) -> None:
+def get_all_the_time(queues: list[Any], which: int, judge: Judge, chance: random.Random | None) -> None:
     """Until the queue is shut down, and empty; views are kept for a while."""
+    if chance is not None:
+        use_alone(queues, which)
+    queue, has_tasks = queues[which], judge.has_tasks[which]
     kept: list[tuple[int, int, Any]] = []
     last: dict[int, int] = {}
     while True:
@@ -108,16 +136,22 @@ def get_all_the_time(queue: Any, which: int, judge: Judge, chance: random.Random
         except busq.ShutDown:
             return
         judge.note_got(which, putter, number)
-        assert which == 2 or last.get(putter, 0) < number, "out of order"
+        assert has_tasks or last.get(putter, 0) < number, "out of order"
         last[putter] = number
         check_content(putter, number, data)
         kept.append((putter, number, data))
-        if which == 2:
+        if has_tasks:
             queue.task_done()
         while len(kept) > 3:
             check_content(*kept.pop(0))
         if chance is not None and chance.random() < 0.01:
             time.sleep(0.002)
+
+
+def use_alone(queues: list[Any], which: int) -> None:
+    """Close what a forked worker doesn't use, or it would count as one that may put."""
+    if which != ENDING:
+        queues[ENDING].close()
 
 
 def in_a_child(body: Any, *arguments: Any) -> int:
@@ -146,60 +180,138 @@ def play_on_a_small_bus(n_kills: int, chance: random.Random, directory: str) -> 
     return found
 
 
-def play_round(n_kills: int, chance: random.Random, bus: busq.Bus | None) -> tuple[int, int, int]:
-    """Return how many objects were got, how many were lost with their getter, and how many kills it took."""
-    judge = Judge()
-    queues: list[Any] = [
-        busq.Queue(100, bus=bus),
-        busq.Queue(100, bus=bus, views=True),
-        busq.JoinableQueue(100, bus=bus),
-    ]
-    workers: list[tuple[int, int, bool]] = []  # process, queue, whether it gets
+class Round:
+    """Its queues, and the processes that use them."""
 
-    def start(which: int, gets: bool) -> None:
-        seed = random.Random(chance.random())
+    def __init__(self, chance: random.Random, bus: busq.Bus | None) -> None:
+        self.chance = chance
+        kind = chance.choice([busq.Queue, busq.JoinableQueue])
+        self.queues: list[Any] = [
+            busq.Queue(100, bus=bus),
+            busq.Queue(100, bus=bus, views=True),
+            busq.JoinableQueue(100, bus=bus, views=chance.random() < 0.5),
+            kind(100, bus=bus, views=chance.random() < 0.5, ends=True),
+        ]
+        self.judge = Judge(self.queues)
+        self.workers: list[tuple[int, int, bool]] = []  # process, queue, whether it gets
+        self.stopped: list[int] = []
+        self.n_stops = 0
+        for which in range(len(self.queues)):
+            self.start(which, True), self.start(which, False), self.start(which, False)
+
+    def start(self, which: int, gets: bool) -> None:
+        seed = random.Random(self.chance.random())
         if gets:
-            pid = in_a_child(get_all_the_time, queues[which], which, judge, seed)
+            pid = in_a_child(get_all_the_time, self.queues, which, self.judge, seed)
         else:
-            judge.putters.append(which)
-            pid = in_a_child(put_all_the_time, queues[which], judge, len(judge.putters) - 1, seed)
-        workers.append((pid, which, gets))
+            self.judge.putters.append(which)
+            putter = len(self.judge.putters) - 1
+            pid = in_a_child(put_all_the_time, self.queues, which, self.judge, putter, seed)
+        self.workers.append((pid, which, gets))
 
-    def end(worker: tuple[int, int, bool]) -> None:
+    def kill(self, worker: tuple[int, int, bool], *, may_have_ended: bool = False) -> None:
         pid, which, gets = worker
+        self.workers.remove(worker)
         os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
-        assert os.WIFSIGNALED(status), f"a worker of queue {which} ended by itself"
+        assert os.WIFSIGNALED(status) or (may_have_ended and status == 0), f"a worker of queue {which} ended by itself"
+        if pid in self.stopped:
+            self.stopped.remove(pid)
         if gets:
-            judge.getters_killed[which] += 1
+            self.judge.getters_killed[which] += 1
 
-    for which in range(3):
-        start(which, True), start(which, False), start(which, False)
-    for _ in range(n_kills):
-        worker = workers.pop(chance.randrange(len(workers)))
-        if chance.random() < 0.3:
-            os.kill(worker[0], signal.SIGSTOP)
-            time.sleep(chance.random() * 0.01)
-            os.kill(worker[0], signal.SIGCONT)
-        time.sleep(chance.random() * 0.02)
-        end(worker)
-        start(*worker[1:])
-    for which, queue in enumerate(queues):
-        ender = in_a_child(queue.shutdown)
-        if chance.random() < 0.5:
+    def stop(self, pid: int) -> None:
+        if pid not in self.stopped:
+            os.kill(pid, signal.SIGSTOP)
+            self.stopped.append(pid)
+            self.n_stops += 1
+
+    def go_on(self) -> None:
+        while self.stopped:
+            os.kill(self.stopped.pop(), signal.SIGCONT)
+
+    def strike(self, n_kills: int) -> None:
+        """Kill workers, some of them stopped before, and start others instead."""
+        for _ in range(n_kills):
+            if self.chance.random() < 0.3 and len(self.stopped) < N_STOPPED:
+                self.stop(self.chance.choice(self.workers)[0])
+            elif self.chance.random() < 0.2:
+                self.go_on()
+            time.sleep(self.chance.random() * 0.02)
+            worker = self.chance.choice(self.workers)
+            self.kill(worker)
+            self.start(*worker[1:])
+
+    def shut_down(self, which: int) -> None:
+        """Have one process do it, which may not come to its end, and do it again."""
+        queue, chance = self.queues[which], self.chance
+        drops = [chance.random() < 0.3, chance.random() < 0.3]
+        if any(drops):
+            self.judge.dropped.add(which)
+        ender = in_a_child(queue.shutdown, drops[0])
+        end = chance.choice([None, signal.SIGKILL, signal.SIGSTOP])
+        if end is not None:
             time.sleep(chance.random() * 0.004)
-            os.kill(ender, signal.SIGKILL)
-        os.waitpid(ender, 0)
-        queue.shutdown()
-        for worker in [worker for worker in workers if worker[1] == which and not worker[2]]:
-            workers.remove(worker)
-            os.kill(worker[0], signal.SIGKILL)  # or it has met ShutDown already
-            os.waitpid(worker[0], 0)
-        get_all_the_time(queue, which, judge, None)
-    for worker in workers:
-        assert os.waitpid(worker[0], 0)[1] == 0, "a getter has failed"
-    found = judge.judge()
-    return *found, n_kills
+            os.kill(ender, end)
+        queue.shutdown(drops[1])
+        if drops[1]:
+            self.expect_end(which)
+        if end is signal.SIGSTOP:
+            get_all_the_time(self.queues, which, self.judge, None)
+            os.kill(ender, signal.SIGCONT)
+        assert os.waitpid(ender, 0)[1] in (0, signal.SIGKILL)
+
+    def expect_end(self, which: int) -> None:
+        """Find nothing left in a queue."""
+        try:
+            raise AssertionError(("got behind the end", self.queues[which].get(timeout=PATIENCE_S)))
+        except busq.ShutDown:
+            assert self.queues[which].empty()
+
+    def end(self, which: int) -> None:
+        """End a queue, get what is left, and await those that use it."""
+        mine = [worker for worker in self.workers if worker[1] == which]
+        assert all(os.waitpid(worker[0], os.WNOHANG)[0] == 0 for worker in mine), "ended before its end"
+        for worker in mine:
+            if self.chance.random() < 0.3:
+                self.stop(worker[0])
+        if which != ENDING or self.chance.random() < 0.3:
+            self.shut_down(which)
+        else:
+            self.go_on()
+            self.judge.is_enough[0] = 1
+            if self.chance.random() < 0.5:
+                get_all_the_time(self.queues, which, self.judge, None)
+        for worker in mine:
+            if self.chance.random() < 0.3:
+                self.kill(worker, may_have_ended=True)
+        get_all_the_time(self.queues, which, self.judge, None)
+        self.expect_end(which)
+        self.go_on()
+        for worker in mine:
+            if worker in self.workers and not worker[2] and which == ENDING:
+                self.kill(worker, may_have_ended=True)  # it may have closed the queue
+            elif worker in self.workers:
+                self.workers.remove(worker)
+                assert os.waitpid(worker[0], 0)[1] == 0, "a worker has failed"
+        if self.judge.has_tasks[which]:
+            self.queues[which].join()
+
+    def close(self) -> None:
+        assert not self.workers
+        for thread in threading.enumerate():  # which have awaited the end
+            if thread is not threading.main_thread():
+                thread.join(PATIENCE_S)
+
+
+def play_round(n_kills: int, chance: random.Random, bus: busq.Bus | None) -> tuple[int, int, int]:
+    """Return how many objects were got, how many were lost with their getter, and how many stops there were."""
+    round_ = Round(chance, bus)
+    round_.strike(n_kills)
+    for which in range(len(round_.queues)):
+        round_.end(which)
+    round_.close()
+    return *round_.judge.judge(), round_.n_stops
 
 
 def alive(bus: busq.Bus) -> list[str]:
@@ -213,7 +325,7 @@ def main(arguments: list[str]) -> None:
     print(f"BUSQ_TEST_SEED={seed}", flush=True)
     chance = random.Random(seed)
     began = time.monotonic()
-    n_done = n_got = n_lost = 0
+    n_done = n_got = n_lost = n_stops = 0
     n_kills_a_round = min(KILLS_A_ROUND, (n_kills + 1) // 2)
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         os.environ["BUSQ_DIR"] = directory
@@ -223,10 +335,10 @@ def main(arguments: list[str]) -> None:
         while n_done < n_kills and time.monotonic() - began < limit_s:
             asked = min(n_kills_a_round, n_kills - n_done)
             is_small = n_done // n_kills_a_round % 2 == 1
-            got, lost, killed = (
+            got, lost, stops = (
                 play_on_a_small_bus(asked, chance, directory) if is_small else play_round(asked, chance, None)
             )
-            n_done, n_got, n_lost = n_done + killed, n_got + got, n_lost + lost
+            n_done, n_got, n_lost, n_stops = n_done + asked, n_got + got, n_lost + lost, n_stops + stops
             gc.collect()
             bus.repair(), bus.collect()
             left = alive(bus), bus.stats()["arena_used_bytes"], os.listdir("/proc/self/fd")
@@ -236,7 +348,7 @@ def main(arguments: list[str]) -> None:
         del first, bus
         gc.collect()
         assert not os.listdir(directory), os.listdir(directory)
-    print(f"{n_done:,} kills: {n_got:,} objects got, {n_lost} lost, each with a killed process that had got it")
+    print(f"{n_done:,} kills: {n_stops:,} stops, {n_got:,} objects got, {n_lost} lost, each with one that had got it")
 
 
 if __name__ == "__main__":
