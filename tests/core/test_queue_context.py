@@ -80,6 +80,7 @@ def test_a_simple_queue_has_two_ends() -> None:
     with queue._rlock, queue._wlock:
         queue.put("again")
         assert queue.get() == "again"
+    assert not [name for name in ("_reader", "_writer", "_on_queue_feeder_error") if hasattr(busq.Queue, name)]
     queue.close()
     assert queue._reader.closed
     assert queue._writer.closed

@@ -23,6 +23,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -210,6 +211,8 @@ def test_wrong_arguments_are_named() -> None:
             call(timeout="5")  # type: ignore[call-arg]
         with pytest.raises(ValueError, match="timeout nan"):
             call(timeout=float("nan"))  # type: ignore[call-arg]
+        with pytest.raises(ValueError, match="NaN"):
+            call(timeout=Decimal("NaN"))  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="queues has type int: expected an iterable of queues"):
         busq.put_all(5, 1)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"queues\[1\] has type str: expected a busq.Queue"):
@@ -436,8 +439,11 @@ def test_a_process_ends_though_nobody_can_get_what_it_has_put(bus_directory: Pat
 @pytest.mark.parametrize("kind", [float, np.float64, np.float32, Fraction, Decimal])
 def test_a_timeout_is_a_number_of_any_type(kind: Callable[[float], Any], seconds: float) -> None:
     queue: busq.Queue[int] = busq.Queue(1)
-    with pytest.raises(standard.Empty):
-        queue.get(timeout=kind(seconds))
+    for get in (queue.get, busq.JoinableQueue().get):
+        with pytest.raises(standard.Empty):
+            get(timeout=kind(seconds))
+        with pytest.raises(standard.Empty):
+            get(timeout=np.int64(-1))  # type: ignore[arg-type]
     queue.put(1, timeout=kind(seconds))
     with pytest.raises(standard.Full):
         queue.put(2, timeout=kind(seconds))
@@ -978,6 +984,16 @@ def test_a_queue_that_is_handed_on_is_kept_by_no_other(method: str) -> None:
             result = pool.apply_async(gives_back, (busq.Queue(),))
             gc.collect()
             assert result.get(PATIENCE_S).get(timeout=PATIENCE_S) == "a new queue"
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
+def test_an_executor_hands_queues_on(method: str) -> None:
+    """Those that are alone on their bus, in an argument and in a result."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        for _ in range(2):
+            future = pool.submit(gives_back, busq.Queue())
+            gc.collect()
+            assert future.result(PATIENCE_S).get(timeout=PATIENCE_S) == "a new queue"
 
 
 @pytest.mark.parametrize("method", METHODS)
