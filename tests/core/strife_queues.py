@@ -14,13 +14,13 @@ objects. At the end of a round each queue ends; the parent gets what is left, an
 
 What is judged, beside that:
 `shutdown`: another process calls it, and may be killed or stopped in the middle; the parent does it again. Each process
-    that waits wakes and ends by itself; a `put` that has raised has put nothing; nothing is got any more once the parent
-    has found the end.
+    that waits wakes and ends by itself; a `put` that has raised has put nothing; nothing is got any more once the
+    parent has found the end.
 `shutdown(immediate=True)`: as well, and once it has returned nothing is got. Of each putter what is dropped lies behind
     all that was got, but for what killed getters had taken. `join` of tasks returns. No memory is kept.
 `ends=True`: no getter finds the end while the parent may put. It comes without a call once no process is left that may:
     whether they were killed or have closed the queue.
-stops: a worker stands still while others are killed, and while its queue is shut down and emptied: no process waits for it.
+stops: a worker stands still while others are killed, and while its queue is shut down and emptied: none waits for it.
     Continued, it ends as any other. One that may put holds up the end of `ends=True`, so there all go on before.
 """
 
