@@ -49,7 +49,6 @@ N_WORKERS = 12
 N_STOPPED = 3
 KILLS_A_ROUND = 100  # and of a short run half of its kills
 SIZES = (10,) * 24 + (5_000, 70_000, 300_000, 3 << 20)
-SLOT = struct.Struct("qq")  # of a putter: how many it has begun to put, and how many it has put
 HEARD = struct.Struct("qqq")  # queue, putter, number
 PATIENCE_S = 120
 
@@ -61,14 +60,13 @@ class Judge:
         self.has_tasks = [isinstance(queue, busq.JoinableQueue) for queue in queues]
         self.is_enough = mmap.mmap(-1, 1)  # for those that put until the end comes by itself
         self.dropped: set[int] = set()  # queues
-        self.slots = mmap.mmap(-1, SLOT.size * (KILLS_A_ROUND + N_WORKERS))
+        n_putters = KILLS_A_ROUND + N_WORKERS
+        numbers = memoryview(mmap.mmap(-1, 16 * n_putters)).cast("q")  # each is written in one step, as a kill needs it
+        self.begun, self.done = numbers[:n_putters], numbers[n_putters:]  # by each putter
         self.heard_fd = os.memfd_create("heard")  # a kill leaves whole records
         fcntl.fcntl(self.heard_fd, fcntl.F_SETFL, os.O_APPEND)
         self.putters: list[int] = []  # the queue of each
         self.getters_killed: Counter[int] = Counter()
-
-    def note_put(self, putter: int, begun: int, done: int) -> None:
-        SLOT.pack_into(self.slots, SLOT.size * putter, begun, done)
 
     def note_got(self, queue: int, putter: int, number: int) -> None:
         os.write(self.heard_fd, HEARD.pack(queue, putter, number))
@@ -82,9 +80,8 @@ class Judge:
             heard[putter].append(number)
         lost: Counter[int] = Counter()
         for putter, queue in enumerate(self.putters):
-            begun, done = SLOT.unpack_from(self.slots, SLOT.size * putter)
-            numbers = Counter(heard[putter])
-            assert all(1 <= number <= begun for number in numbers), "got what was not put"
+            done, numbers = self.done[putter], Counter(heard[putter])
+            assert all(1 <= number <= self.begun[putter] for number in numbers), "got what was not put"
             assert self.has_tasks[queue] or max(numbers.values(), default=1) == 1, "came twice"
             if queue in self.dropped:
                 done = max(numbers, default=0)
@@ -111,13 +108,13 @@ def put_all_the_time(queues: list[Any], which: int, judge: Judge, putter: int, c
     number = 0
     while which != ENDING or not judge.is_enough[0]:
         number += 1
-        judge.note_put(putter, number, number - 1)
+        judge.begun[putter] = number
         try:
             queues[which].put((putter, number, pickle.PickleBuffer(content(putter, number, chance.choice(SIZES)))))
         except busq.ShutDown:
-            judge.note_put(putter, number - 1, number - 1)
+            judge.begun[putter] = number - 1
             return
-        judge.note_put(putter, number, number)
+        judge.done[putter] = number
     queues[which].close()
     if chance.random() < 0.5:
         signal.pause()  # until it is killed
