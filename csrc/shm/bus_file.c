@@ -178,6 +178,7 @@ static int region_fill(busq_bus *bus, const busq_config *config)
   header->created_ns = busq_time_wall_ns();
   header->creator_pid = (uint32_t)getpid();
   header->permissions = config->permissions;
+  header->extents_reached = busq_reserve_first_reach(&bus->geometry);
   memcpy(header->order, bus->order, sizeof header->order);
   memcpy(header->name, bus->name, sizeof header->name);
   if (getrandom(header->generation, sizeof header->generation, 0) != sizeof header->generation)

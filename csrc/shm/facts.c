@@ -153,7 +153,7 @@ void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts)
   const uint32_t n = bus->geometry.peers;
   for (uint32_t slot = 0; slot < n; slot++)
     (void)examine_alone(bus, slot, &facts[slot]);
-  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
     const uint64_t word = busq_load_relaxed(&bus->table[extent].word);
     const uint32_t owner = busq_extent_owner(word);
     if (owner < n)

@@ -91,10 +91,12 @@ def used_by(directory: Path) -> tuple[int, int]:
     return sum(path.stat().st_blocks * 512 for path in directory.iterdir()), len(os.listdir("/proc/self/fd"))
 
 
-def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, int]:
+def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, int, int]:
     gc.collect()
     before = used_by(directory)
     queues: list[busq.Queue[int]] = [busq.Queue() for _ in range(n_queues)]
+    unused_bytes = used_by(directory)[0]
+    assert unused_bytes - before[0] < 64 << 20 or n_queues > 10_000, unused_bytes
     for number, queue in enumerate(queues):
         queue.put(number)
     used = used_by(directory)
@@ -108,7 +110,7 @@ def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, i
         del one
     gc.collect()
     assert used_by(directory) == before, (used_by(directory), before)
-    return used
+    return unused_bytes, *used
 
 
 def main(arguments: list[str]) -> None:
@@ -122,9 +124,12 @@ def main(arguments: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         os.environ["BUSQ_DIR"] = directory
-        used_bytes, n_descriptors = check_queues(n_queues, n_dropped, Path(directory))
-        used = f"{used_bytes / 1e6:,.0f} MB, {n_descriptors:,} descriptors"
-        print(f"{n_queues:,} queues at a time ({used}), {n_dropped:,} dropped", flush=True)
+        unused_bytes, used_bytes, n_descriptors = check_queues(n_queues, n_dropped, Path(directory))
+        megabytes = f"{unused_bytes / 1e6:,.0f} MB, with an object in each {used_bytes / 1e6:,.0f} MB"
+        print(
+            f"{n_queues:,} queues at a time ({megabytes}, {n_descriptors:,} descriptors), {n_dropped:,} dropped",
+            flush=True,
+        )
         check_at_a_time(n_at_a_time)
         print(f"{n_at_a_time:,} processes at a time", flush=True)
         check_one_after_another(n_processes, random.Random(seed))

@@ -198,3 +198,18 @@ def test_peek_shows_one_whole(make_bus: Callable[..., busq.Bus]) -> None:
     assert [peeked.data for peeked in bus.peek("alice", bytes_max=1 << 20)] == [LARGE]
     alice.recv(), alice.send("alice", b"")
     assert [peeked.data for peeked in bus.peek("alice")] == [b""]
+
+
+@pytest.mark.parametrize("size", [30_000, 1 << 20])
+def test_more_of_the_arena_is_reached_where_it_is_needed(make_bus: Callable[..., busq.Bus], size: int) -> None:
+    bus = make_bus(arena=256 << 20, capacity=4096, reserve=False)
+    alice, bob = bus.join("alice"), bus.join("bob")
+    n_messages = (70 << 20) // size  # of what is reached at first, with 64 kB each, there are 64 MiB
+    for number in range(n_messages):
+        alice.send("bob", number.to_bytes(4, "big") * (size // 4), timeout=0)
+    assert bus.stats()["arena_used_bytes"] > 66 << 20
+    for number in range(n_messages):
+        assert bob.recv().data[:4] == number.to_bytes(4, "big")
+    del alice
+    bus.collect()
+    assert bus.stats()["arena_used_bytes"] < 1 << 20

@@ -178,7 +178,7 @@ def test_a_queue_costs_nothing_before_it_is_used(bus_directory: Path) -> None:
         queues = [busq.Queue()]
         first = used()
         queues += [busq.Queue() for _ in range(200)]
-        assert used() == first, (used(), first)
+        assert used() == first < 200 * 6_500, (used(), first)  # so 10,000 fit into 64 MB
         queues[0].put("it")
         queue_and_sender = used() - first
         queues[1].put("it")

@@ -199,6 +199,8 @@ static uint64_t common_claim(busq_arena *arena)
   const uint64_t extents = arena->bus->geometry.huge_from;
   bool is_short = false;
   for (uint64_t extent = arena->bus->geometry.peers; extent < extents; extent++) {
+    if (extent >= busq_extents_reached(arena->bus) && (is_short || extent >= busq_reserve_reach(arena->bus, 1)))
+      break;
     if (!busq_extent_is_free(arena->bus, extent, is_short))
       continue;
     if (!busq_reserve_extents(arena->bus, extent, 1))
@@ -291,7 +293,7 @@ int busq_arena_adopt(busq_arena *arena)
   arena->inherited = calloc(bus->geometry.extents, sizeof *arena->inherited);
   if (!arena->inherited)
     return busq_error(BUSQ_NO_SPACE, "no memory to keep track of the messages that a predecessor has on their way");
-  for (uint64_t extent = bus->geometry.huge_from; extent-- > 0;) { /* behind those, slabs are damage */
+  for (uint64_t extent = busq_extents_reached(bus); extent-- > 0;) { /* behind the arena, slabs are damage */
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && busq_extent_owner(word) == arena->slot)
       arena->inherited[arena->inherited_count++] = (uint32_t)extent;

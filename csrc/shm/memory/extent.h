@@ -36,6 +36,20 @@ static inline uint64_t busq_arena_extent_of(const busq_bus *bus, uint64_t unit)
   return unit >> bus->extent_shift;
 }
 
+/* Behind the last extent of the arena that can be in use.
+ * SYNC POINT reach: the words before it have memory. */
+static inline uint64_t busq_extents_reached(const busq_bus *bus)
+{
+  const uint64_t reached = busq_load_acquire(&bus->header->extents_reached);
+  return BUSQ_LIKELY(reached <= bus->geometry.huge_from) ? reached : bus->geometry.huge_from;
+}
+
+/* The next extent that can be in use: behind those of the arena come those behind the arena. */
+static inline uint64_t busq_extent_next(const busq_bus *bus, uint64_t extent)
+{
+  return extent + 1 < bus->geometry.huge_from && extent + 1 >= busq_extents_reached(bus) ? bus->geometry.huge_from : extent + 1;
+}
+
 /* The first unit of an extent. */
 static inline uint32_t busq_extent_unit(const busq_bus *bus, uint64_t extent)
 {

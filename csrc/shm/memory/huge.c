@@ -51,7 +51,7 @@ bool busq_huge_is_welcome(const busq_bus *bus, uint64_t bytes)
 {
   if (!bus->geometry.takes_larger || !busq_huge_is_needed(bus, 2 * bytes))
     return false;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
     const uint32_t kind = busq_extent_kind(busq_load_relaxed(&bus->table[extent].word));
     if (kind != BUSQ_EXTENT_FREE && kind != BUSQ_EXTENT_SLAB)
       return false;

@@ -19,11 +19,11 @@ bool busq_run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t le
 
 /* From the end of the table, so that slabs, which begin at its start, do not break up the long runs.  Where the file
  * system has no memory for a run, what is reserved already may hold it. */
-static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
+static uint64_t run_claim_before(busq_bus *bus, uint32_t slot, uint64_t length, uint64_t end)
 {
   uint64_t n_free = 0;
   bool is_short = false;
-  for (uint64_t at = bus->geometry.huge_from; at-- > bus->geometry.peers;) {
+  for (uint64_t at = end; at-- > bus->geometry.peers;) {
     n_free = busq_extent_is_free(bus, at, is_short) ? n_free + 1 : 0;
     if (n_free < length)
       continue;
@@ -32,11 +32,23 @@ static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
         return at;
     } else {
       is_short = true;
-      at = bus->geometry.huge_from;
+      at = end;
     }
     n_free = 0;
   }
   return 0;
+}
+
+static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
+{
+  uint64_t first, end = busq_extents_reached(bus);
+  while (!(first = run_claim_before(bus, slot, length, end))) {
+    const uint64_t reached = busq_reserve_reach(bus, length);
+    if (reached == end)
+      return 0;
+    end = reached;
+  }
+  return first;
 }
 
 busq_record *busq_run_become_large(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length, uint64_t bytes)
@@ -99,7 +111,7 @@ bool busq_run_free_as(busq_bus *bus, uint64_t first, uint64_t seen, uint32_t by_
 void busq_run_collect_ends(busq_bus *bus, uint32_t slot)
 {
   uint64_t covered = 0;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     const uint32_t kind = busq_extent_kind(word);
     if (kind == BUSQ_EXTENT_LARGE || kind == BUSQ_EXTENT_FREEING)
@@ -146,7 +158,7 @@ void busq_large_released(busq_bus *bus, uint32_t by_slot, busq_record *record, u
 
 void busq_large_sweep(busq_bus *bus, uint32_t by_slot)
 {
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     if (busq_extent_kind(word) != BUSQ_EXTENT_LARGE)
       continue;

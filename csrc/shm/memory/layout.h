@@ -9,7 +9,7 @@
  *      places for replies of peer 0 .. peers-1 | arena | extents of larger messages
  *
  * Of the last line the arena alone is reserved when a bus is created: a peer that asks reserves its own places
- * (request.c); the file ends with the arena until a message that is larger extends it (huge.h).
+ * (request.c); on a bus that reserves late, not even that, nor the middle of the extent table (reserve.h).  The file ends with the arena until a message that is larger extends it (huge.h).
  *
  * The header's `stamp` is a hash over everything that two builds must agree on, so that a stranger's segment is
  * refused at the door instead of being misread; its `checksum` covers the fields that never change after creation.
@@ -20,7 +20,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 17u
+#define BUSQ_LAYOUT_VERSION 18u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -79,6 +79,7 @@ typedef struct {
   uint32_t memory_wanted; /* counts the times that a sender found no memory: peers with memory to spare give it back */
   uint32_t is_ending;     /* is_shut_down is about to be set */
   uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
+  uint64_t extents_reached; /* so many extents of the arena can be in use; the words of the others may have no memory (reserve.h) */
   uint64_t trace;         /* the random part of the name of its file (rings.h) */
   uint32_t is_removed;    /* its name was removed by busq, and not by others from under those that use it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1]; /* as it was created; for those that look for one that lost it */

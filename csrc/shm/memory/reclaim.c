@@ -34,7 +34,7 @@ static bool runs_reclaim(busq_bus *bus, uint32_t slot)
 {
   bool is_empty = true;
   uint64_t covered = 0;
-  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
     const uint64_t word = busq_load_acquire(&bus->table[extent].word);
     const uint32_t kind = busq_extent_kind(word);
     if (kind == BUSQ_EXTENT_LARGE || kind == BUSQ_EXTENT_FREEING)
@@ -60,7 +60,7 @@ static bool slab_is_of(const busq_bus *bus, uint64_t extent, uint32_t slot, uint
 
 bool busq_arena_reclaim(busq_bus *bus, uint32_t slot, uint64_t *looks)
 {
-  const uint64_t extents = bus->geometry.huge_from; /* behind those, slabs are damage */
+  const uint64_t extents = busq_extents_reached(bus); /* behind the arena, slabs are damage */
   uint64_t *const reclaimed = &bus->slots[slot].reclaimed;
   const uint64_t first = busq_load_relaxed(reclaimed);
   bool is_empty = runs_reclaim(bus, slot);
@@ -84,7 +84,7 @@ bool busq_arena_vacate(busq_bus *bus, uint32_t slot)
   bool is_empty = runs_reclaim(bus, slot);
   uint64_t looks = UINT64_MAX;
   uint32_t class;
-  for (uint64_t extent = 0; extent < bus->geometry.huge_from && is_empty; extent++)
+  for (uint64_t extent = 0; extent < busq_extents_reached(bus) && is_empty; extent++)
     if (slab_is_of(bus, extent, slot, &class))
       is_empty = slab_reclaim(bus, extent, class, &looks);
   return is_empty;
@@ -118,7 +118,7 @@ busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
 uint64_t busq_arena_used_bytes(const busq_bus *bus, uint32_t slot)
 {
   uint64_t used = 0;
-  for (uint64_t extent = 0; extent < bus->geometry.extents; extent++) {
+  for (uint64_t extent = 0; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
     const uint64_t word = busq_load_relaxed(&bus->table[extent].word);
     if (slot == BUSQ_ARENA_NONE || busq_extent_owner(word) == slot)
       used += busq_extent_used_bytes(bus, extent, word);

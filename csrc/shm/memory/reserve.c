@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define HANDS_AT_ONCE UINT64_C(256) /* a page */
+#define EXTENTS_AT_ONCE UINT64_C(1024)
 
 /* An errno, or 0.  Behind a signal mask: kernels before 6.18 give up and undo the call where a signal comes, and one
  * that comes again and again, like a profiler's, would have it begin for ever. */
@@ -54,7 +55,31 @@ static int tables_reserve(const busq_bus *bus)
   const int number = quietly(range_allocate, bus->fd, 0, geometry->rings_offset);
   if (number)
     return number == EOPNOTSUPP ? all_reserve(bus) : number;
-  return range_reserve(bus, geometry->groups_offset, geometry->reply_places_offset - geometry->groups_offset);
+  const uint64_t reached = geometry->table_offset + busq_reserve_first_reach(geometry) * sizeof(busq_extent);
+  const uint64_t huge = geometry->table_offset + geometry->huge_from * sizeof(busq_extent);
+  const int failed = range_reserve(bus, geometry->groups_offset, reached - geometry->groups_offset);
+  return failed || huge == geometry->reply_places_offset ? failed
+                                                         : range_reserve(bus, huge, geometry->reply_places_offset - huge);
+}
+
+uint64_t busq_reserve_first_reach(const busq_geometry *geometry)
+{
+  const uint64_t few = geometry->peers + EXTENTS_AT_ONCE;
+  return geometry->reserves_late && geometry->takes_larger && few < geometry->huge_from ? few : geometry->huge_from;
+}
+
+uint64_t busq_reserve_reach(busq_bus *bus, uint64_t length)
+{
+  const uint64_t seen = busq_extents_reached(bus), all = bus->geometry.huge_from;
+  const uint64_t step = length > EXTENTS_AT_ONCE ? length : EXTENTS_AT_ONCE;
+  const uint64_t next = all - seen < step ? all : seen + step;
+  if (next == seen || range_reserve(bus, bus->geometry.table_offset + seen * sizeof(busq_extent),
+                                    (next - seen) * sizeof(busq_extent)))
+    return seen;
+  BUSQ_STEP("reach");
+  /* SYNC POINT reach: these words have memory before any process can see that they are reached. */
+  (void)busq_cas64(&bus->header->extents_reached, seen, next);
+  return busq_extents_reached(bus);
 }
 
 int busq_reserve_new(const busq_bus *bus)
@@ -184,7 +209,7 @@ bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)
   if (!__atomic_load_n(&bus->is_short, __ATOMIC_RELAXED))
     return true;
   uint64_t n_reserved = 0;
-  for (uint64_t extent = bus->geometry.peers; extent < bus->geometry.huge_from; extent++)
+  for (uint64_t extent = bus->geometry.peers; extent < busq_extents_reached(bus); extent++)
     n_reserved += is_reserved(bus, extent);
   return n_reserved >= n_extents || busq_reserve_has_runs(bus);
 }

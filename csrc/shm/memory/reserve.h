@@ -18,6 +18,11 @@
  *              extent when it sends
  *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
  *              killed behind its claim must not leave an extent that looks as if it had been reserved
+ *      reach   of a large arena's table the words of the first extents are reserved, and more once those are all used.
+ *              No process looks beyond what is reached, for a look takes memory, too; a process that is killed between
+ *              reserving and reaching leaves both to the next.  What is in use was reached before it was claimed: so a
+ *              walk that has read the reach before another process went on misses only what that one claims now, which
+ *              a walk a moment earlier would have missed as well
  *      run     is reserved in one call, which changes nothing where there is not enough: or a message that fits
  *              nowhere would take the memory of others
  *
@@ -27,6 +32,10 @@
  */
 #include "shm/memory/bus.h"
 
+/* How many extents of the arena a new bus has reached. */
+uint64_t busq_reserve_first_reach(const busq_geometry *geometry);
+/* Reaches some more, as many as the length at least, if there are so many.  How many are reached. */
+uint64_t busq_reserve_reach(busq_bus *bus, uint64_t length);
 /* All memory of a new bus, or, where it reserves late, its tables.  0, or an errno. */
 int busq_reserve_new(const busq_bus *bus);
 /* A peer's own extent. */
