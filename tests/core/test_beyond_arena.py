@@ -200,6 +200,23 @@ def test_peek_shows_one_whole(make_bus: Callable[..., busq.Bus]) -> None:
     assert [peeked.data for peeked in bus.peek("alice")] == [b""]
 
 
+def test_memory_of_large_messages_goes_back_where_it_is_not_reserved(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(arena=80 << 20, reserve=False)
+    alice = bus.join("alice")
+    alice.send("alice", b"small")
+    before = reserved_bytes(bus)
+    large = b"a" * (64 << 20)
+    alice.send("alice", large, timeout=0)
+    assert reserved_bytes(bus) > before + len(large)
+    alice.send("alice", large, timeout=0)  # the arena bounds those behind it, so this one is in it
+    with pytest.raises(busq.Full):
+        alice.send("alice", large, timeout=0)
+    assert alice.recv().data == b"small"
+    assert alice.recv().data == large
+    assert alice.recv().data == large
+    assert before + len(large) < reserved_bytes(bus) < before + len(large) + (1 << 20)
+
+
 @pytest.mark.parametrize("size", [30_000, 1 << 20])
 def test_more_of_the_arena_is_reached_where_it_is_needed(make_bus: Callable[..., busq.Bus], size: int) -> None:
     bus = make_bus(arena=256 << 20, capacity=4096, reserve=False)

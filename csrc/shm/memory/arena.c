@@ -337,8 +337,10 @@ static busq_record *class_take_slow(busq_arena *arena, uint32_t index)
 
 static busq_record *large_take(const busq_arena *arena, uint64_t bytes)
 {
-  return busq_huge_is_needed(arena->bus, bytes) ? busq_huge_take(arena->bus, arena->slot, bytes)
-                                                : busq_large_take(arena->bus, arena->slot, bytes);
+  if (busq_huge_is_needed(arena->bus, bytes))
+    return busq_huge_take(arena->bus, arena->slot, bytes);
+  busq_record *record = busq_huge_is_better(arena->bus, bytes) ? busq_huge_take(arena->bus, arena->slot, bytes) : NULL;
+  return record ? record : busq_large_take(arena->bus, arena->slot, bytes);
 }
 
 /* Asked before and after the last try: what was in its way may be gone when it has failed, or come meanwhile. */

@@ -47,6 +47,16 @@ busq_record *busq_huge_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
   return NULL;
 }
 
+bool busq_huge_is_better(const busq_bus *bus, uint64_t bytes)
+{
+  uint64_t sum = bytes;
+  if (bytes < BUSQ_LAYOUT_HUGE_BYTES || !bus->geometry.takes_larger || !bus->geometry.reserves_late)
+    return false;
+  for (uint64_t extent = bus->geometry.huge_from; extent < bus->geometry.extents; extent++)
+    sum += busq_extent_used_bytes(bus, extent, busq_load_acquire(&bus->table[extent].word));
+  return sum <= bus->geometry.arena_bytes;
+}
+
 bool busq_huge_is_welcome(const busq_bus *bus, uint64_t bytes)
 {
   if (!bus->geometry.takes_larger || !busq_huge_is_needed(bus, 2 * bytes))
