@@ -690,19 +690,22 @@ def deliver_all(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_that_are_shared_say_what_whole_matrices_say(seed: int) -> None:
-    draw = random.Random(seed)
-    processes, fan_out = draw.randint(3, 7), draw.randint(1, 2)
-    print(f"seed {seed}: {processes} processes, fan-out {fan_out}")
-    faults = Faults(jitter_s=0.02, reordered_share=0.3, reordered_s=0.05)
-    fields = {"processes": processes, "messages_per_process": 40, "fan_out": fan_out, "faults": faults, "seed": seed}
-    result = simple("causal-matrix", record=True, interval_s=0.002, **fields)
-    assert result.execution is not None
+    for number in range(10):  # 1 in 100 holds back no more than three at a time
+        draw = random.Random(seed + number)
+        processes, fan_out = draw.randint(3, 7), draw.randint(1, 2)
+        print(f"seed {seed + number}: {processes} processes, fan-out {fan_out}")
+        faults = Faults(jitter_s=0.02, reordered_share=0.3, reordered_s=0.05)
+        fields = {"messages_per_process": 40, "fan_out": fan_out, "faults": faults, "seed": seed + number}
+        result = simple("causal-matrix", record=True, interval_s=0.002, processes=processes, **fields)
+        assert result.execution is not None
+        n_late = 0
+        for _, expected, delivered in literal_deliveries(result.execution):
+            assert delivered == expected
+            n_late += len(expected) != 1
+        assert n_late > 10
+        if result.held_max > 3:
+            break
     assert result.held_max > 3
-    n_late = 0
-    for _, expected, delivered in literal_deliveries(result.execution):
-        assert delivered == expected
-        n_late += len(expected) != 1
-    assert n_late > 10
 
 
 # ---- judging, recording ----

@@ -613,7 +613,6 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
     assert counts["resumes"] > 100
     assert counts["completed"] + counts["undone"] > 0, "no send was interrupted: kills miss their aim"
     assert counts["replies"] > 0, "no request got its reply"
-    assert outcome.longest_block_ns < 1e9
     assert outcome.descriptors_after == outcome.descriptors_baseline
     assert outcome.arena_after_bytes == outcome.arena_baseline_bytes
 
