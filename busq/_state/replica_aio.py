@@ -21,7 +21,7 @@ from busq import errors
 from busq._port.deadline import NEVER, Deadline
 from busq._port.event_loops import finish_in_thread
 from busq._state.commands import Raised, call_of
-from busq._state.replica_engine import Engine
+from busq._state.replica_engine import NOT_APPLIED, Engine
 from busq._state.replica_reading import Completion
 
 __all__ = ["AsyncReplica", "Joining"]
@@ -121,13 +121,10 @@ class _AwaitedCalls:
         self._line: list[Any] = []  # what wakes the tasks that wait for room; the first of them has its turn
 
     async def call_all(self, calls: Any, timeout: float | None = None) -> list[Any]:
-        loop = _loop()
+        loop, until = _loop(), self._engine.until(timeout)
         number = await self._send(loop, lambda left: self._engine.begin(calls, loop.call, left), timeout)
-        try:
-            await loop.wait(-1)
-        finally:
-            self._engine.end(number)
-        return loop.call.result()  # type: ignore[no-any-return]
+        await self._finish(loop, until, lambda: self._engine.end(number), NOT_APPLIED)
+        return loop.call.results  # type: ignore[no-any-return]
 
     async def _send(self, loop: Any, send: Callable[[float | None], int], timeout: float | None) -> int:
         if not self._line:
@@ -197,13 +194,15 @@ class _AwaitedCalls:
         return loop.call.results
 
     @staticmethod
-    async def _finish(loop: Any, deadline: Deadline, end: Callable[[], None]) -> None:
+    async def _finish(
+        loop: Any, deadline: Deadline, end: Callable[[], None], what: str = "what was waited for did not come"
+    ) -> None:
         try:
             is_done = await loop.wait(deadline.left_ns())
         finally:
             end()
         if not is_done:
-            raise errors.Empty("what was waited for did not come before the timeout")
+            raise errors.Empty(f"{what} before the timeout")
         loop.call.result()
 
 

@@ -143,7 +143,8 @@ class Replica:
         The first one begins with what `__init__` makes.  A later one gets the state of the others at one place of their
         order, and applies all that follows.  When the last one has gone, so has the state.
 
-        Parameters: `bus`, of order bus1, or its name; `name`, of the group; `args` and `kwargs`, for `__init__`;
+        Parameters: `bus`, of order bus1, or its name; `name`, of the group, which may have members on several machines,
+        and with "@" in front has to be such a one; `args` and `kwargs`, for `__init__`;
         `member`, the name of this replica's peer (None: a unique one); `codec`, which writes and reads arguments and
         states, the same at all replicas (None: plain data, None, bool, int, float, str, bytes, bytearray, tuples,
         lists, dicts and sets, of which reading runs no code; `busq.codec.pickle()` takes any object, where every
@@ -152,7 +153,8 @@ class Replica:
         effect or another result there raises Diverged at every replica; `timeout`, how many seconds to wait for the
         state.
 
-        Errors: those of `Bus.join` and `Peer.enter`; Empty if the state did not come before the timeout; TypeError if
+        Errors: those of `Bus.join` and `Peer.enter`; UnknownPeer for "@" before another group;
+        Empty if the state did not come before the timeout; TypeError if
         the codec does not take the state, or reads something else than it was given to write, if a state that is to be
         compared has no digest, such as one that holds itself, or if the group is kept by a class with other commands.
 
@@ -169,7 +171,7 @@ class Replica:
         """
         if not isinstance(bus, Bus | str):
             raise arguments.wrong_type("bus", bus, "a Bus, or the name of one")
-        checked_name(name)
+        checked_name(name.removeprefix("@") if isinstance(name, str) else name)
         every = _VERIFY if verify is True else arguments.whole_number("verify", verify, 32)
         chosen: Any = PLAIN if codec is None else arguments.codec(codec)
         deadline = Deadline(timeout)
@@ -483,7 +485,7 @@ def _check_state(codec: Any, state: Any, *, is_verified: bool) -> None:
 
 def _own_name(group: str) -> str:
     """Return a unique name of a replica."""
-    shown = group.encode()[:_OWN_NAME_BYTES].decode(errors="ignore")
+    shown = group.removeprefix("@").encode()[:_OWN_NAME_BYTES].decode(errors="ignore")
     return f"{shown}#{os.getpid()}-{secrets.token_hex(3)}"
 
 

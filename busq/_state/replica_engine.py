@@ -36,16 +36,19 @@ from collections.abc import Callable
 from typing import Any
 
 from busq import errors
-from busq._port.deadline import Deadline
+from busq._port.deadline import NEVER, Deadline
 from busq._state.chunks import chunk_bytes
 from busq._state.digests import digest_of_kinds
 from busq._state.exchange import CannotGiveError, StateExchange
 from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_reading import Completion, Reading, here
 from busq._state.verify import Verifier
+from busq.groups import wide_domain
 
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001
+_PATIENCE_S = 1.0  # with what was sent to other machines, where there is no time
+NOT_APPLIED = "what was sent to other machines was not applied here, and is open"
 _NUMBER = struct.Struct("<cQ")
 
 _running: weakref.WeakSet[Engine] = weakref.WeakSet()
@@ -61,13 +64,18 @@ class Engine(Reading):
         self.names = self.commands.names
         self.codec = codec
         self._encode_calls = codec.encode_calls if codec is PLAIN else self.encode
-        self.group = group
-        self._to = f"@{group}"
+        self.group = group.removeprefix("@")
+        self._to = f"@{self.group}"
         self.member = member
         self.own_bus: Any = None  # one that was opened for this replica
         # A thread that looked again and again before it slept would hold the interpreter back from its owner.
         self.peer = bus.join(member, spin_us=0)
-        self._exchange = StateExchange(member, group, chunk_bytes(bus._raw().facts()["arena"]), self)
+        self._wide = self._wide_words(group)  # None: all members are on this bus
+        self._send = self.peer.send if self._wide is None else self._wide.send
+        chunk = chunk_bytes(bus._raw().facts()["arena"])
+        if self._wide is not None:
+            chunk = min(chunk, self._wide.chunk_bytes_max)
+        self._exchange = StateExchange(member, self.group, chunk, self)
         self._transfer = self._exchange.transfer
         self.position = 0
         self.members: tuple[str, ...] = ()
@@ -81,6 +89,17 @@ class Engine(Reading):
         self._applied_to: Any = None  # the replica, while commands are applied
         self._thread = threading.Thread(target=self._run, name=f"busq replica {member}", daemon=True)
         _running.add(self)
+
+    def _wide_words(self, group: str) -> Any:
+        if not group.startswith("@") and wide_domain(self.peer, group) is None:
+            return None
+        from busq._state.replica_wide import wide_words_of  # here, since most programs have one machine
+
+        try:
+            return wide_words_of(self.peer, group)
+        except BaseException:
+            self.peer.close()
+            raise
 
     def encode(self, obj: Any) -> bytes:
         """Return the bytes that the codec makes of it."""
@@ -157,7 +176,7 @@ class Engine(Reading):
             self._pending[number] = call
             self.check()  # after that: one that fails finishes what it finds here
             head = _NUMBER.pack(kind, number)
-            self.peer.send(to, head + body if len(body) < 4096 else [head, body], timeout=timeout)
+            self._send(to, head + body if len(body) < 4096 else [head, body], timeout=timeout)
             return number
         except BaseException as error:
             self._pending.pop(number, None)
@@ -170,7 +189,7 @@ class Engine(Reading):
         self._pending.pop(number, None)
 
     def _wake_thread(self) -> None:
-        self.peer.send(self.member, _NUMBER.pack(b"M", 0), timeout=0)
+        self.peer.send(self.peer.name, _NUMBER.pack(b"M", 0), timeout=0)
 
     def call_or_queue(self, calls: Any) -> Any:
         """Have commands applied everywhere; returns what they returned here.
@@ -179,6 +198,8 @@ class Engine(Reading):
         """
         try:
             return self.call(calls, 0)
+        except errors.Empty:
+            return None  # it was sent
         except errors.Full:
             self._exchange.send_all(_NUMBER.pack(b"C", 0) + self._encode_calls(calls))
             with contextlib.suppress(errors.Full):  # then the thread has other messages, and flushes behind them
@@ -187,13 +208,14 @@ class Engine(Reading):
 
     def call(self, calls: Any, timeout: float | None = None) -> list[Any]:
         """Have commands applied everywhere; returns what they returned here."""
-        call = Completion()
+        call, until = Completion(), self.until(timeout)
         number = self.begin(calls, call, timeout)
-        try:
-            call.wait()
-        finally:
-            self._pending.pop(number, None)
-        return call.result()  # type: ignore[no-any-return]
+        self._await(call, until, lambda: self.end(number), NOT_APPLIED)
+        return call.results  # type: ignore[no-any-return]
+
+    def until(self, timeout: float | None) -> Deadline:
+        """Return how long to wait for what was sent; for ever on one machine, where nothing holds it up."""
+        return NEVER if self._wide is None or timeout is None else Deadline(max(timeout, _PATIENCE_S))
 
     def begin_sync(self, call: Completion, timeout: float | None = None) -> int:
         """Send a mark to this replica: it arrives after everything that was finished anywhere."""
@@ -312,7 +334,14 @@ class Engine(Reading):
             self._answer()
 
     def _take(self, message: Any) -> None:
+        if self._wide is not None and message.kind == "data":
+            message = self._wide.read(message)
+            if message is None:
+                return None
         if message.kind == "view":
+            if self._wide is not None:
+                self._wide.view(message.view)
+                self.member = self._transfer.me = self._wide.me
             self._exchange.view(message.view, ("view", message.view, None))
         elif message.kind == "data":
             sender, data = message.sender, message.data
@@ -337,7 +366,7 @@ class Engine(Reading):
 
     def _try(self, to: str, data: bytes) -> bool:
         try:
-            self.peer.send(to, data, timeout=0)
+            self._send(to, data, timeout=0)
         except errors.Full:
             return False
         except (errors.PeerDead, errors.UnknownPeer):

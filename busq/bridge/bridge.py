@@ -201,7 +201,7 @@ class Bridge:
 
     def _refuse(self, message: Any, request: wide_protocol.Request, text: str) -> None:
         message.ack()
-        self._local.answer(request, wide_protocol.REFUSED, text=text)
+        self._local.answer(request, wide_protocol.REFUSED, text=text, instead=message.sender)
 
     def _withdraw(self, key: _Key, message: Any, request: wide_protocol.Request) -> None:
         """Forget a request that can't have been published, or answer what became of it."""

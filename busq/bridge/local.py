@@ -105,10 +105,16 @@ class Local:
             return []
         return messages
 
-    def answer(self, request: wide_protocol.Request, what: int, n_resent: int = 0, text: str = "") -> None:
-        """Answer a request that is not re-sent; its sender may be gone, or take no notice."""
+    def answer(
+        self, request: wide_protocol.Request, what: int, n_resent: int = 0, text: str = "", instead: str = ""
+    ) -> None:
+        """Answer a request that is not re-sent; its sender may be gone, or take no notice.
+
+        A request of a replica waits for no answer: its sender, `instead`, gets this one.
+        """
         with contextlib.suppress(busq.PeerDead, busq.UnknownPeer, busq.Full):
-            self.inbox.send(request.reply_to, wide_protocol.answer(what, request.number, n_resent, text), timeout=0)
+            to = request.reply_to or instead
+            self.inbox.send(to, wide_protocol.answer(what, request.number, n_resent, text), timeout=0)
 
     # ---- the cursor ----
 

@@ -290,7 +290,7 @@ def test_a_state_that_is_not_plain_is_refused_at_once(bus: busq.Bus) -> None:
 
 
 def test_names(bus: busq.Bus) -> None:
-    for wrong in ("", "@d", "a/b", "x" * 255):
+    for wrong in ("", "@", "@@d", "a/b", "x" * 255):
         with pytest.raises(ValueError, match=r"group|name"):
             Dict.join(bus, wrong)
     with pytest.raises(TypeError, match="name of a group"):

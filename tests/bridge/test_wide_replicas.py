@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replicas over machines: two buses of one host, a real nats-server between them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from bridging import WAIT_S, Machine, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
+from conftest import Child
+
+import busq
+from busq._state.replica_wide import WideWords
+from busq.replica import Barrier, Counter, Dict, Election, Lock
+
+Make = Callable[..., Machine]
+Fork = Callable[..., Child]
+
+
+def drop(machine: Machine) -> None:  # noqa: F811
+    """Puts out a machine whose bridge is dead."""
+    assert run_busq("bridge", "drop", "d", machine.name, "--server", machine.server.url).returncode == 0
+
+
+def test_replicas_of_two_machines_are_alike(machine: Make) -> None:  # noqa: F811
+    here, there = machine("m1"), machine("m2")
+    with pytest.raises(busq.UnknownPeer, match="no bridge has made it one"):
+        Counter.join(here.bus, "@other")
+    with Dict.join(here.bus, "@prices", {"a": 1}, member="ann", verify=1, timeout=WAIT_S) as ann:
+        with Dict.join(there.bus, "prices", member="bob", verify=1, timeout=WAIT_S) as bob:
+            assert bob.copy() == {"a": 1}
+            assert (ann.member, bob.member, bob.members) == ("m1/ann", "m2/bob", ("m1/ann", "m2/bob"))
+            bob["b"] = 2
+            assert ann.setdefault("b", 3) == 2
+            with ann.batch(timeout=WAIT_S) as batch:
+                batch.set("c", 3)
+                batch.pop("a")
+            assert batch.results == [None, 1]
+            bob.sync(timeout=WAIT_S)
+            ann.sync(timeout=WAIT_S)
+            assert ann.snapshot() == bob.snapshot()
+            assert bob.copy() == {"b": 2, "c": 3}
+            with pytest.raises(ValueError, match="at most"):
+                ann["d"] = bytes(300_000)
+            asyncio.run(join_as_task(there.bus))
+        ann.wait_for(lambda: ann.members == ("m1/ann",), timeout=WAIT_S)
+
+
+@pytest.mark.long
+def test_a_bridge_that_runs_without_the_group_ends_its_replicas(machine: Make) -> None:  # noqa: F811
+    here = machine("m1")
+    with Counter.join(here.bus, "@prices", timeout=WAIT_S) as ann:
+        here.end()
+        late = here.command()
+        late[late.index("prices")] = "other"
+        here.begin(command=late, waits=False)
+        with pytest.raises(busq.Unreachable, match="runs without group 'prices'"):
+            ann.add()
+
+
+async def join_as_task(bus: busq.Bus) -> None:
+    async with Dict.join_async(bus, "@prices", timeout=WAIT_S) as carl:
+        await carl.set("e", 5)
+        assert carl.copy() == {"b": 2, "c": 3, "e": 5}
+
+
+@pytest.mark.parametrize("kind", [Lock, *(pytest.param(one, marks=pytest.mark.long) for one in (Election, Barrier))])
+def test_what_is_waited_for_is_freed_where_its_machine_is_put_out(machine: Make, kind: Any) -> None:  # noqa: F811
+    here, there = machine("m1"), machine("m2")
+    arguments = (2,) if kind is Barrier else ()
+    ann = kind.join(here.bus, "@prices", *arguments, member="ann", timeout=WAIT_S)
+    with kind.join(there.bus, "@prices", *arguments, member="bob", timeout=WAIT_S) as bob, ThreadPoolExecutor() as pool:
+        if kind is Barrier:
+            waiting = pool.submit(ann.wait, WAIT_S)
+            assert bob.wait(WAIT_S) == waiting.result() == 1
+            waiting = pool.submit(ann.wait)
+            bob.wait_for(lambda: bob.row, timeout=WAIT_S)
+        else:
+            take, taken = (kind.acquire, lambda: bob.holder) if kind is Lock else (kind.lead, lambda: bob.leader)
+            assert take(ann, timeout=WAIT_S) == 1
+            bob.wait_for(lambda: taken() == "m1/ann", timeout=WAIT_S)
+            with pytest.raises(busq.Empty):
+                take(bob, timeout=0.1)
+        here.end()
+        late = pool.submit(ann.release if kind is Lock else ann.resign if kind is Election else ann.wait)
+        drop(here)
+        if kind is Barrier:
+            bob.wait_for(lambda: not bob.row, timeout=WAIT_S)
+        else:
+            assert take(bob, timeout=WAIT_S) == 2
+        here.begin()
+        with pytest.raises(busq.Unreachable, match="join again") as caught:
+            late.result()
+        assert caught.value.sent is None
+        with kind.join(here.bus, "@prices", *arguments, member="anew", timeout=WAIT_S) as anew:
+            assert anew.members == ("m2/bob", "m1/anew")
+            assert anew.snapshot()[0] == bob.snapshot()[0]
+
+
+def give_and_die(bus_name: str, bridge_pid: int) -> None:
+    """Gives a state, and dies, and a bridge before it, with the third piece."""
+    n_pieces = 0
+
+    def send(words: WideWords, to: str, data: Any, *, timeout: float | None) -> None:
+        nonlocal n_pieces
+        n_pieces += to == "m2/bob" and data[:1] == b"S"
+        if n_pieces == 3:
+            if bridge_pid:
+                os.kill(bridge_pid, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        once(words, to, data, timeout=timeout)
+
+    once, WideWords.send = WideWords.send, send  # type: ignore[method-assign]
+    giver = Dict.join(bus_name, "@prices", member="giver", timeout=WAIT_S)
+    for n in range(20):
+        giver[n] = bytes([n]) * 100_000
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("is_machine", [pytest.param(False, marks=pytest.mark.long), True])
+def test_a_giver_may_die_in_the_middle(machine: Make, fork: Fork, is_machine: bool) -> None:  # noqa: F811
+    here, there = machine("m1"), machine("m2")
+    assert here.process
+    giver = fork(give_and_die, here.bus.name, here.process.pid if is_machine else 0)
+    with there.bus.join("looks") as looks:
+        wait_until("the giver is there", lambda: is_member(looks, "m1/giver"))
+        with Dict.join(there.bus, "@prices", member="ann", timeout=WAIT_S) as ann, ThreadPoolExecutor() as pool:
+            ann.wait_for(lambda: len(ann.data) == 20, timeout=WAIT_S)
+            joining = pool.submit(Dict.join, there.bus, "@prices", member="bob", timeout=WAIT_S)
+            giver.wait()
+            if is_machine:
+                drop(here)
+            with joining.result() as bob:
+                assert bob.copy() == ann.copy() == {n: bytes([n]) * 100_000 for n in range(20)}
+                assert bob.members == ("m2/ann", "m2/bob")
+
+
+def is_member(peer: busq.Peer, name: str) -> bool:
+    try:
+        return name in peer.view("prices").members
+    except busq.UnknownPeer:
+        return False
+
+
+@pytest.mark.long
+def test_each_command_is_applied_once_where_bridges_are_killed(machine: Make) -> None:  # noqa: F811
+    here, there = machine("m1"), machine("m2")
+    with (
+        Counter.join(here.bus, "@prices", timeout=WAIT_S) as ann,
+        Counter.join(there.bus, "@prices", timeout=WAIT_S) as bob,
+        ThreadPoolExecutor() as pool,
+    ):
+        adding = [pool.submit(lambda one: [one.add() for _ in range(100)], one) for one in (ann, bob)]
+        for one, so_far in (here, 20), (there, 60), (here, 100):
+            bob.wait_for(lambda: bob.value >= so_far, timeout=WAIT_S)  # noqa: B023
+            one.end()
+            one.begin()
+        found = [sum for one in adding for sum in one.result()]
+        assert sorted(found) == list(range(1, 201))
+        ann.sync(timeout=WAIT_S)
+        assert ann.snapshot() == bob.snapshot()
