@@ -61,7 +61,8 @@ def tell_absent(
     """Return the verdicts about lost and phantom messages, "unknown" where all of them may stand in a missing part."""
     n = len(run.processes)
     absences, opens = ffi.new("busq_absence[2]"), [ffi.new("uint64_t[]", n + 1) for _ in range(2)]
-    flags = ffi.from_buffer("uint8_t[]", bytes(holes) + b"\0")
+    lacks = [is_torn or not log.num_rows for is_torn, log in zip(holes, run.logs, strict=True)]  # any sends of it
+    flags = ffi.from_buffer("uint8_t[]", bytes(lacks) + b"\0")
     pointers = absences + 0, opens[0], absences + 1, opens[1]
     check_result(lib.busq_history_judge_absence(core_of(history), flags, *pointers))
     for check, absence, by_process in zip((lost, phantom), absences, opens, strict=True):

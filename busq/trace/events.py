@@ -39,6 +39,7 @@ class Events:
     are_lines: bool = False
     clocks: Sequence[Any] | None = None
     nameless: Mapping[str, int] = field(default_factory=dict)
+    is_vague: Any = None  # marks rows of unknown kinds, if there are any
 
     def filtered(self, mask: Any) -> Events:
         """Return the rows of a mask; only rows without clocks can be filtered."""
@@ -46,9 +47,9 @@ class Events:
             return self
         columns = {name: column.filter(mask) for name, column in self.columns.items()}
         chosen = mask.to_numpy(zero_copy_only=False)
-        return replace(
-            self, columns=columns, file=self.file[chosen], line=self.line[chosen], of_messages=self.of_messages[chosen]
-        )
+        of_messages, is_vague = self.of_messages[chosen], None if self.is_vague is None else self.is_vague[chosen]
+        its = {"columns": columns, "of_messages": of_messages, "is_vague": is_vague}
+        return replace(self, file=self.file[chosen], line=self.line[chosen], **its)
 
 
 @dataclass(kw_only=True)
@@ -116,3 +117,4 @@ class Rows(Events):
         side_by_side(move, [*_ARRAYS, *self.columns])
         self.clocks = [self.clocks[row] for row in order] if self.clocks else None
         self.is_tied = None if self.is_tied is None else self.is_tied[order]
+        self.is_vague = None if self.is_vague is None else self.is_vague[order]

@@ -425,6 +425,7 @@ def _events(rows: _Rows, findings: list[Finding]) -> Events:
     if pc.any(unknown).as_py():
         text = "no kind of event that is known: it counts as local"
         findings.append(_about("unknown-event", text, rows, unknown))
+        events.is_vague = unknown.to_numpy(zero_copy_only=False)
         events.columns["kind"] = pc.if_else(unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
     named = pc.is_in(events.columns["kind"], pa.array([0, 1, 3], pa.int8()))
     nameless = pc.and_(named, pc.is_null(columns["message"]))

@@ -31,6 +31,7 @@ __all__ = [
     "resent",
     "tied",
     "unordered",
+    "vague_rows",
 ]
 
 DERIVED = "derived-messages"  # from clocks
@@ -109,6 +110,20 @@ def resent(text: str, count: int, process: str) -> Finding:
     of_sends = ("fifo", "causal", "synchronous", "side")
     invented = ("lost", "duplicated", "phantom", "consistent", "total", *of_sends)
     return Finding("resent", text, count, process=process, may_hide=("lost", *of_sends), may_invent=invented)
+
+
+def vague_rows(path: str, lost: int, invented: int) -> Finding:
+    """Report rows of unknown kinds, which may be deliveries, or sends, of what would be lost, or invented.
+
+    >>> vague_rows("a.csv", 1, 0).text.split(":")[1].strip()
+    '1 row of an unknown kind may be a delivery, or a send'
+    """
+    count = max(lost, invented)
+    what = "row of an unknown kind may be a delivery, or a send"
+    many = "rows of unknown kinds may be deliveries, or sends"
+    text = f"{path}: {amount(count, what, many)}: say what these kinds mean, in [kinds] of a busq.toml"
+    hidden, made = ("lost",) if lost else (), ("phantom",) if invented else ()
+    return Finding("vague-rows", text, count, path, is_error=False, may_hide=hidden, may_invent=made)
 
 
 def remark(name: str, text: str, count: int, process: str) -> Finding:

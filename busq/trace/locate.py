@@ -24,7 +24,7 @@ from busq.trace.formats import TABLE
 from busq.trace.gather import File
 from busq.trace.run import Source
 from busq.trace.tables import kinds
-from busq.trace.text import beginning, is_binary
+from busq.trace.text import beginning, form, is_binary
 
 __all__ = ["FORMATS", "Found", "find", "named_apart", "settled"]
 
@@ -149,8 +149,11 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
     logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
     if not logs:
         looked = f"{len(files)} files, none of which" if files else "nothing that"
-        why = text_log.unmatched_in(beginning(files[0].path), options) if files else ""
-        why = f" ({files[0].path}: {why})" if why else ""
+        forms = ((file.path, form(beginning(file.path))) for file in files)
+        path, why = next((one for one in forms if one[1]), ("", ""))
+        if files and not why:
+            path, why = files[0].path, text_log.unmatched_in(beginning(files[0].path), options)
+        why = f" ({path}: {why})" if why else ""
         raise TraceError(f"{root}: found {looked} is a log{why}: expected {_expected(wanted)}")
     findings += _left_out(files, logs)
     return logs
@@ -165,6 +168,9 @@ def _left_out(files: Sequence[File], logs: Sequence[File]) -> Iterator[Finding]:
     if left_out:
         text = f"{left_out[0]}: no event was recognised in its first lines: left out; --field names columns"
         yield Finding("left-out", text, len(left_out), left_out[0], is_error=False)
+    for path in others:
+        if what := form(beginning(path)):
+            yield Finding("left-out", f"{path}: left out, as it is {what}", path=path, is_error=False)
 
 
 def _expected(wanted: str | None) -> str:
@@ -178,6 +184,8 @@ def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> File:
         return File(path, path, "epfl", True)
     if file.format:
         return file
+    if what := form(beginning(path)):
+        raise TraceError(f"{path} is {what}")
     if lacking := _lacking(path, wanted, options):
         raise TraceError(f"{path}: {lacking}")
     what = "an empty file" if file.is_empty else "a binary file" if is_binary(beginning(path)) else "a file"

@@ -35,6 +35,7 @@ from busq.trace.ordering import by_clocks, in_order
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind, message_of
 from busq.trace.tables import in_one_piece
+from busq.trace.vague_rows import pass_vague
 from busq.trace.vector_clocks import Event, messages
 
 __all__ = ["PROCESSES_MAX", "Processes", "indexed", "mapped", "named", "numbered", "same_type"]
@@ -218,6 +219,7 @@ def mapped(
     findings += one_sided(source, int(rows.is_send.sum()), int(rows.is_delivery.sum()))
     numbers, labels = _message_numbers(rows, processes, findings)
     rows = _with_destinations(source, rows, numbers, processes, findings)
+    findings += pass_vague(source, rows, numbers, len(processes.names))
     return _run(source, rows, processes, numbers, labels, findings, columns)
 
 

@@ -311,6 +311,7 @@ def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:
         are_lines=True,
         clocks=clocks,
         nameless={each["values"]: each["counts"] for each in nameless},
+        is_vague=pc.is_valid(table["unknown"]).to_numpy() if table["unknown"].null_count < table.num_rows else None,
     )
 
 

@@ -13,7 +13,18 @@ from dataclasses import dataclass, field
 from busq.trace import places
 from busq.trace.finding import Finding
 
-__all__ = ["BadLine", "BadLines", "beginning", "by_host", "content", "decoded", "is_binary", "printable", "stem"]
+__all__ = [
+    "BadLine",
+    "BadLines",
+    "beginning",
+    "by_host",
+    "content",
+    "decoded",
+    "form",
+    "is_binary",
+    "printable",
+    "stem",
+]
 
 _SHOWN_MAX = 3
 _WIDTH_MAX = 60
@@ -73,6 +84,28 @@ def is_binary(data: bytes) -> bool:
     (False, True)
     """
     return b"\0" in data
+
+
+_FORMS = {
+    b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it with zstd -d",
+    b"BZh": "packed by bzip2: unpack it with bzip2 -d",
+    b"\xfd7zXZ\0": "packed by xz: unpack it with xz -d",
+    b"PK\x03\x04": "a zip archive: unpack it",
+    b"\xff\xfe": "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8",
+}
+_ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
+
+
+def form(data: bytes) -> str:
+    """Return in which form data are that may be a log and are not read, and what helps; "" for all others.
+
+    >>> form(b"BZh91AY"), form(b"ann sent m1")
+    ('packed by bzip2: unpack it with bzip2 -d', '')
+    """
+    if _ARRAY.match(data):
+        return "one JSON array: make a line of each of its records with jq -c '.[]'"
+    return next((what for magic, what in _FORMS.items() if data.startswith(magic)), "")
 
 
 def decoded(data: bytes) -> str:

@@ -83,7 +83,7 @@ class AuditOracle:
                 continue
             sender, number = sender_of(event.message), number_of(event.message)
             if not 0 <= sender < len(self.rows):  # its sender is not known: any log that lacks events may hold it
-                found |= {(r, i)} if any(map(self.is_incomplete, range(len(self.rows)))) else set()
+                found |= {(r, i)} if any(self.is_incomplete(p) or not log for p, log in enumerate(self.rows)) else set()
                 continue
             numbers = [
                 number_of(row["message"])

@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from click.testing import CliRunner
 from samples import CHAT
 
@@ -75,6 +77,53 @@ def test_where_nothing_came_to_pass_nothing_holds(tmp_path: Path, text: str, tol
     run = judged(tmp_path / "a.csv")
     assert set(verdicts(run).values()) == {"unknown"}
     assert told in {finding.kind for finding in run.findings}
+
+
+TAKEN = """process,kind,message,to
+ann,send,m1,bob
+ann,send,m2,bob
+ann,send,m3,bob
+bob,taken,m1,
+bob,deliver,m2,
+bob,taken,m2,
+bob,deliver,m3,
+"""
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_row_of_a_kind_that_nobody_knows_may_be_a_delivery(tmp_path: Path, ending: str) -> None:
+    text = TAKEN
+    for lost in (0, 1):
+        path = tmp_path / f"{lost}.{ending}"
+        write_table(text, path)
+        run = judged(path)
+        assert "kind" in next(one.text for one in run.findings if one.kind == "vague-rows")
+        assert (run.checks["lost"].verdict, run.checks["lost"].count) == (("unknown", "invalid")[lost], lost)
+        text = text.replace("bob,deliver,m2,\nbob,taken,m2,\n", "")
+    write_table(TAKEN.replace("taken,m1", "deliver,m1"), path)
+    assert judged(path).checks["lost"].verdict == "valid"
+
+
+@pytest.mark.parametrize("who", ["zoe", "ann"])
+def test_what_nobody_sent_may_have_been_sent_by_rows_that_nobody_knows_or_has(tmp_path: Path, who: str) -> None:
+    """Either zoe, which is only named and recorded nothing, or a row of ann of another kind."""
+    lines = ["process,kind,message,to", "ann,send,m1,bob zoe", "bob,deliver,m1,", "bob,deliver,m9,"]
+    for rows in ([], ["ann,posted,m9,bob"]):
+        text = "\n".join([*lines, *rows]).replace(" zoe", " zoe" if who == "zoe" else "")
+        write_table(text + "\n", tmp_path / "events.csv")
+        verdict = judged(tmp_path / "events.csv").checks["phantom"].verdict
+        assert verdict == ("unknown" if rows or who == "zoe" else "invalid")
+
+
+def write_table(text: str, path: Path) -> None:
+    """Write rows as text, or as a table with positions and lists."""
+    if path.suffix == ".csv":
+        path.write_text(text)
+        return
+    names, *rows = (line.split(",") for line in text.splitlines())
+    before = [sum(other[0] == row[0] for other in rows[:place]) for place, row in enumerate(rows)]
+    table = [dict(zip(names, row, strict=True)) | {"position": at} for row, at in zip(rows, before, strict=True)]
+    pq.write_table(pa.Table.from_pylist([row | {"to": row["to"].split() or None} for row in table]), path)
 
 
 def test_deliveries_alone_are_no_phantoms(tmp_path: Path) -> None:

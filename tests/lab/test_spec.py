@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spec_oracle import Event, Log, Oracle, check_witness, parse, random_logs, to_history, transcribe
 
+from busq._util.side_by_side import side_by_side
 from busq.execution import Execution
 from busq.spec import CONDITIONS, PROPERTIES, REMARKS, Facts, History, Verdict
 
@@ -419,6 +420,23 @@ def test_judged_side_by_side_is_judged_alike(monkeypatch: pytest.MonkeyPatch) ->
             patched.setattr("busq.lab.observers._EVENTS_BESIDE", 0)
             beside, facts = history.judge(some), history.facts()
         assert (beside, facts) == (history.judge(some), history.facts())
+
+
+def test_all_is_done_where_the_system_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
+    start, started = threading.Thread.start, []
+
+    def start_one(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_one)
+    assert side_by_side(str, range(100)) == list(map(str, range(100)))
+    assert [thread.name for thread in started] == ["busq-beside"]
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda divisor: 1 // divisor, [1, 0, 2, 0])
 
 
 def test_bad_input_is_named_and_changes_nothing() -> None:

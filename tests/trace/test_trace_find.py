@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -147,3 +150,25 @@ def test_an_empty_file_that_is_named_like_a_log_is_an_empty_log(tmp_path: Path) 
     (tmp_path / "proc01.output").touch()
     run = trace.read(tmp_path)
     assert (run.processes, [finding.kind for finding in run.findings]) == (("p1",), ["empty-log"])
+
+
+@pytest.mark.parametrize(
+    ("name", "pack", "what"),
+    [
+        ("log.csv.bz2", bz2.compress, "packed by bzip2"),
+        ("log.csv.zst", lambda data: pa.compress(data, codec="zstd", asbytes=True), "packed by zstd"),
+        ("log.csv.xz", lzma.compress, "packed by xz"),
+        ("log.csv", lambda data: data.decode().encode("utf-16"), "UTF-16: make it UTF-8"),
+        ("log.json", lambda _: b'[\n {"process": "ann", "kind": "send"}]', "one JSON array"),
+    ],
+)
+def test_a_log_in_another_form_is_called_what_it_is(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], what: str
+) -> None:
+    text = b"process,kind,message,to\nann,send,m1,bob\nbob,deliver,m1,\n"
+    (tmp_path / name).write_bytes(pack(text))
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(TraceError, match=what):
+            trace.find([path])
+    (tmp_path / "plain.csv").write_bytes(text)
+    assert any(what in finding.text for finding in trace.find([tmp_path]).findings)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -373,6 +374,38 @@ def test_a_file_without_rows_is_no_run_that_holds(spark: SparkSession, tmp_path:
     found, wanted = huge.audit(spark, source), audit(read(source))
     assert [finding.kind for finding in found.findings] == [finding.kind for finding in wanted.findings]
     assert (found.messages, found.events, found.processes) == (0, 0, ())
+
+
+def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    cells = (("ann", "send", "m1", ["bob", "zoe"]), ("ann", "send", "m2", ["bob"]), ("bob", "taken", "m1", None))
+    vague = [*cells, ("bob", "deliver", "m2", None), ("bob", "deliver", "m9", None), ("ann", "posted", "m9", None)]
+    silent = [cells[0], ("bob", "deliver", "m9", None), ("bob", "deliver", "m1", None)]
+    # One sender with a zero byte in its name, and one whose message has it: together they look alike.
+    letters = [("a", "send", "b\0c", ["z"], None), ("a\0b", "send", "c", ["z"], None)]
+    letters += [("z", "deliver", "c", None, "a\0b"), ("z", "deliver", "b\0c", None, "a")]
+    names = ("process", "kind", "message", "destinations", "sender")
+    tables = [
+        [
+            dict(zip(names, row, strict=False)) | {"position": sum(other[0] == row[0] for other in rows[:at])}
+            for at, row in enumerate(rows)
+        ]
+        for rows in (vague, silent, letters)
+    ]
+    number = {"0": Decimal(0), "1": Decimal(1)}
+    tables.append(
+        [
+            {"process": number[who], "kind": kind, "message": 1, "destinations": to, "position": 0}
+            for who, kind, to in (("0", "send", [number["1"]]), ("1", "deliver", None))
+        ]
+    )
+    for place, rows in enumerate(tables):
+        (tmp_path / str(place)).mkdir()
+        source = written(tmp_path / str(place), rows)
+        found, wanted = huge.audit(spark, source), audit(read(source))
+        assert_same(found, wanted, str(rows))
+        assert {one.kind for one in found.findings} == {one.kind for one in wanted.findings}
 
 
 def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def completeness(case: Case, prints: Fingerprints) -> dict[str, Check]:
     if prints.are_complete:
         return checks
     copies = relations.copies(case.events, prints.differing)
-    found = relations.completeness(copies, case.events, torn=case.torn, processes=len(case.names))
+    found = relations.completeness(copies, case.events, torn=_lacking(case), processes=len(case.names))
     rows = {row["check"]: row for row in found.collect()}
     return checks | {name: _absent(case, name, rows) for name in COUNTS if name in rows and rows[name]["count"]}
 
@@ -95,6 +95,11 @@ def with_told_senders(case: Case, check: Check) -> Check:
     text = f"{receiver} delivered {words.message(message)}, which was sent, but not to it"
     text += f"; {amount(n_open, 'other')} cannot be told: {why}"
     return replace(check, text=text, messages=(message,), processes=(receiver,))
+
+
+def _lacking(case: Case) -> list[int]:
+    """Return the processes whose logs lack events, or are empty: the send of a phantom may be missing there."""
+    return [process for process, is_torn in enumerate(case.holes) if is_torn or process not in case.profile]
 
 
 def _absent(case: Case, name: str, rows: Mapping[str, Any]) -> Check:
@@ -123,7 +128,7 @@ def _absent(case: Case, name: str, rows: Mapping[str, Any]) -> Check:
     n_definite = definite["count"] if definite is not None else row["count"]
     n_open = open_row["count"] if open_row is not None else 0
     places = sorted(set(open_row["processes"] or [])) if open_row is not None and n_open else []
-    places = places or (case.torn if n_open else [])
+    places = places or (_lacking(case) if n_open else [])
     absence = unknown.Absence(n_definite, n_open, message, processes)
     return unknown.judged(check, absence, unknown.why(case.run, places, case.holes), words)
 

@@ -250,7 +250,7 @@ def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findi
     return Loaded(
         events,
         mapped.processes,
-        findings=(*source.findings, *findings, *bad),
+        findings=(*source.findings, *findings, *bad, *mapped.findings),
         rows=sum(head.rows for head in heads),
         is_foreign=True,
         tells_senders=mapped.tells_senders,

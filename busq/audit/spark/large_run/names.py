@@ -24,13 +24,14 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from busq._util.humanize import amount
-from busq.audit.spark.large_run import bad_rows
+from busq.audit.spark.large_run import bad_rows, vague
 from busq.audit.spark.large_run.bad_rows import Facts
 from busq.trace import places
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
+from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.guesses import NO_DESTINATIONS
 from busq.trace.mapping import PROCESSES_MAX, indexed
@@ -63,6 +64,7 @@ class Mapped:
     tells_senders: bool = False  # every delivery does
     facts: Facts = field(default_factory=dict)
     called: DataFrame | None = None  # each message, and its name
+    findings: Sequence[Finding] = ()
 
 
 def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
@@ -110,23 +112,32 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             f"only {total['senders']:,} of {amount(total['deliveries'], 'delivery', 'deliveries')} tell the sender"
         )
     tells_senders = bool(total["senders"])
+    if tells_senders and total["vague"]:
+        raise InMemory("rows of unknown kinds may be deliveries, or sends")
     processes, index_of = _indexed(facts, source, are_numbers=are_numbers)
-    if are_numbers and _are_ours(total, index_of):
+    if are_numbers and total["sends"] and not total["theirs"]:
         processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=True)
-        if _are_ours(total, index_of):
-            return _mapped(events, index_of, F.col("message").cast("bigint"), Mapped(events, processes), facts)
+        if all(int(name) == at for name, at in index_of.items()):
+            mapped = Mapped(events, processes)
+            return _mapped(events, index_of, F.col("message").cast("bigint"), mapped, facts, source)
     key = _key(tells_senders=tells_senders)
     seed, has_others = _seed(events, key, _lookup(index_of), source, tells_senders=tells_senders)
     if has_others:  # of which there is no log
         processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=are_numbers)
     number = _hash(key, seed)
     called = events.select(number.alias("message"), F.col("message").cast("string").alias("label"))
-    return _mapped(events, index_of, number, Mapped(events, processes, tells_senders, called=called), facts)
+    return _mapped(events, index_of, number, Mapped(events, processes, tells_senders, called=called), facts, source)
 
 
-def _mapped(events: DataFrame, index_of: Mapping[Any, int], number: Column, mapped: Mapped, facts: Facts) -> Mapped:
+def _mapped(
+    events: DataFrame, index_of: Mapping[Any, int], number: Column, mapped: Mapped, facts: Facts, source: Source
+) -> Mapped:
     known = {index_of.get(name): row for name, row in facts.items()}
-    return replace(mapped, events=_numbered(events, _lookup(index_of), number), facts=known)
+    findings: list[Finding] = []
+    events = _numbered(events, _lookup(index_of), number)
+    if bad_rows.total(facts)["vague"]:
+        events, findings = vague.passed(events, source.paths[0])
+    return replace(mapped, events=events, facts=known, findings=findings)
 
 
 def _opened(
@@ -225,7 +236,8 @@ def _check_types(kinds: Mapping[str, T.DataType]) -> None:
     wanted: dict[str, tuple[Any, ...]] = dict.fromkeys(("process", "message", "destinations"), _SPARK_TYPES)
     wanted["position"] = _WHOLE_TYPES
     for name, types in wanted.items():
-        if name in kinds and not isinstance(kinds[name], types):
+        is_fraction = name in kinds and isinstance(kinds[name], T.DecimalType) and kinds[name].scale > 0
+        if name in kinds and (is_fraction or not isinstance(kinds[name], types)):
             raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
 
 
@@ -332,11 +344,6 @@ def _too_many(source: Source) -> TraceError:
     return TraceError(f"{source.name}: more than {PROCESSES_MAX:,} processes")
 
 
-def _are_ours(total: Mapping[str, int], index_of: Mapping[str, int]) -> bool:
-    """Return whether messages are called as here: the sender's index, shifted, and a number."""
-    return bool(total["sends"]) and not total["theirs"] and all(int(name) == at for name, at in index_of.items())
-
-
 def _theirs() -> Column:
     """Return whether a row calls its message otherwise than busq does, if processes are called by their indices."""
     number, send = F.col("message").try_cast("bigint"), F.col("kind") == int(Kind.SEND)
@@ -355,6 +362,7 @@ def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
         "nowhere": send & F.col("destinations").isNull(),
         "deliveries": delivery,
         "senders": delivery & F.col("sender").isNotNull(),
+        "vague": (F.col("kind") == UNKNOWN_KIND) & F.col("message").isNotNull(),
         "placeless": F.col("position").isNull(),
         "theirs": _theirs() if are_numbers else F.lit(True),
     }
@@ -372,7 +380,7 @@ def _key(*, tells_senders: bool) -> Column:
         return F.col("message")
     is_delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
     owner = F.when(is_delivery, F.col("sender")).otherwise(F.col("process"))
-    return F.when(F.col("message").isNotNull(), F.concat_ws("\0", owner, "message"))
+    return F.when(F.col("message").isNotNull(), F.concat_ws(" ", F.length(owner), owner, "message"))
 
 
 def _hash(key: Column, seed: int) -> Column:
