@@ -602,7 +602,7 @@ def run(*arguments: str) -> Result:
 
 @pytest.mark.usefixtures("nothing_left")
 def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
-    outcome = soak.run(seconds=60, kills=400, kills_per_s=200, stops_per_s=20, seed=seed)
+    outcome = soak.run(seconds=900, kills=400, kills_per_s=200, stops_per_s=20, seed=seed)
     assert {name: verdict.text for name, verdict in outcome.verdicts.items() if not verdict.ok} == {}
     assert outcome.ok
     assert sorted(outcome.verdicts) == sorted(VERDICTS)
@@ -620,7 +620,7 @@ def test_hundreds_of_kills_and_stops_break_no_promise(seed: int) -> None:
 @pytest.mark.usefixtures("nothing_left")
 def test_rounds_follow_each_other_on_one_bus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conductor, "ROUND_KILLS", 20)
-    outcome = soak.run(seconds=60, kills=60, kills_per_s=500, seed=3, workers=3)
+    outcome = soak.run(seconds=900, kills=60, kills_per_s=500, seed=3, workers=3)
     assert (outcome.ok, outcome.rounds, outcome.kills, outcome.found.counts["lives"]) == (True, 3, 60, 69)
 
 
