@@ -49,8 +49,9 @@ class Order:
 
     `claims` are the properties of `busq.spec` that it promises; `clock` is what travels with each message ("none",
     "vector", "matrix", "list": no more entries than the message needs).  `point_to_point`: a multicast is sent as one
-    message per destination.  `fifo_channels`: it needs channels that keep the order.  `whole_group`: every process
-    takes part in every message.  `rendezvous`: a send returns when the receiver has delivered.
+    message per destination.  `fifo_channels`: it needs channels that keep the order, `fifo_to_go_on`: with
+    on_crash=go-on.  `whole_group`: every process takes part in every message.  `rendezvous`: a send returns when the
+    receiver has delivered.
     `laboratory`: known to break or to get stuck, not for use.  `coordinated`: process 0 takes part in every message.
     `side_channels`: no effect is delivered before its cause even where the cause travelled outside of the order.
     `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
@@ -66,6 +67,7 @@ class Order:
     clock: str
     point_to_point: bool
     fifo_channels: bool
+    fifo_to_go_on: bool
     whole_group: bool
     rendezvous: bool
     laboratory: bool
@@ -93,6 +95,18 @@ class Order:
         chosen = whole_number("options", options, 32)
         return self.crashes_go_on if chosen & lib.BUSQ_ORDER_GO_ON else self.crashes
 
+    def needs_fifo(self, options: int = 0) -> bool:
+        """Return whether it needs channels that keep the order; `options` are those that `parse` returns.
+
+        >>> ORDERS["token"].needs_fifo()
+        False
+        >>> order, options = parse("token:on_crash=go-on")
+        >>> order.needs_fifo(options)
+        True
+        """
+        chosen = whole_number("options", options, 32)
+        return self.fifo_channels or (self.fifo_to_go_on and bool(chosen & lib.BUSQ_ORDER_GO_ON))
+
 
 def _text(found: Any) -> str:
     return ffi.string(found).decode() if found != ffi.NULL else ""
@@ -117,6 +131,7 @@ def _table() -> Iterator[Order]:
             clock=_CLOCKS[facts.clock],
             point_to_point=bool(facts.traits & lib.BUSQ_ORDER_POINT_TO_POINT),
             fifo_channels=bool(facts.traits & lib.BUSQ_ORDER_FIFO_CHANNELS),
+            fifo_to_go_on=bool(facts.traits & lib.BUSQ_ORDER_FIFO_TO_GO_ON),
             whole_group=bool(facts.traits & lib.BUSQ_ORDER_WHOLE_GROUP),
             rendezvous=bool(facts.traits & lib.BUSQ_ORDER_RENDEZVOUS),
             laboratory=bool(facts.traits & lib.BUSQ_ORDER_LABORATORY),

@@ -729,12 +729,13 @@ typedef enum {
   BUSQ_ORDER_COORDINATED = 32,   /* process 0 takes part in every message */
   BUSQ_ORDER_OUTPUT_BUFFER = 64, /* a submit that is not sent at once only waits in a buffer, which no later one passes, until another
                                   * event lets it go */
-  BUSQ_ORDER_SIDE_CHANNELS = 128 /* causes may travel outside of it: it delivers none of their effects before them */
+  BUSQ_ORDER_SIDE_CHANNELS = 128, /* causes may travel outside of it: it delivers none of their effects before them */
+  BUSQ_ORDER_FIFO_TO_GO_ON = 256  /* with on_crash=go-on it needs channels that keep the order */
 } busq_order_trait;
 
 /* The behaviour of channels towards the order of packets, to see what an order is worth on others than it needs. */
 typedef enum {
-  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order's traits have FIFO_CHANNELS */
+  BUSQ_CHANNELS_AS_NEEDED = 0, /* they keep it where the order needs that */
   BUSQ_CHANNELS_FIFO = 1,
   BUSQ_CHANNELS_UNORDERED = 2
 } busq_channels;

@@ -271,7 +271,8 @@ class Stage:
     @property
     def has_its_network(self) -> bool:
         """Whether channels keep the order where the order needs that."""
-        return self._network != "unordered" or not orders.parse(self._order)[0].fifo_channels
+        order, options = orders.parse(self._order)
+        return self._network != "unordered" or not order.needs_fifo(options)
 
     @property
     def processes(self) -> tuple[str, ...]:

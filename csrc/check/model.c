@@ -75,7 +75,7 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
   const uint32_t n = config->n_processes;
   model->n_all = n * config->n_messages;
   model->clock_words = (uint32_t)busq_clock_words(order->clock, n);
-  model->is_fifo = busq_channels_keep_order(order, config->channels);
+  model->is_fifo = busq_channels_keep_order(order, config->options, config->channels);
   model->watched = busq_model_watched(order->claims, config->asked);
   model->logs_sends = model->watched & BUSQ_MODEL_OF_SENDS;
   model->logs_deliveries = model->watched;

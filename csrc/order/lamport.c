@@ -27,6 +27,17 @@
  * delivered when something with a timestamp of t or more was heard from every process; what that process sends from
  * then on sorts behind.  Packets: n (n - 1) per message, one hop less.
  *
+ * With the option on_crash=go-on, the same; but the ACK of m to all is m itself, DATA(m, t) from a process that has it now,
+ * and the living decide without the dead:
+ *
+ *   suspect p:              send FLUSH(all that are suspected) to all
+ *   deliver the first, t:   when something with a timestamp of t or more was heard from every process that is not suspected, and each
+ *                           of them has flushed, suspecting all that this process does
+ *
+ * One that has flushed has sent on all that it will ever get from those that are suspected, and channels keep the order: so
+ * nothing smaller of the dead can come any more.  What any process delivers it has handed to all before; hence, uniformly,
+ * the others deliver it, and in its place.  Packets: n (n - 1) per message.
+ *
  * "lamport-literal" takes the chapter's fourth rule to the letter: "On receiving this notification, the corresponding
  * message is delivered", whatever stands before it in the queue.  It claims what the chapter claims, and breaks it from
  * three processes on.
@@ -40,14 +51,16 @@
 #include "queue/holdback.h"
 #include "queue/outbox.h"
 
-enum { DATA, ACK, RELEASE };
+enum { DATA, ACK, RELEASE, FLUSH };
 enum { FOR_ME = 1, RELEASED = 2 }; /* the note of what is queued */
 
-static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"release", false}};
-static const busq_order_option_name option_names[] = {{"ack=all", BUSQ_OPTION_ACK_ALL, false}, {NULL, 0, false}};
+static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"release", false}, {"flush", false}};
+static const busq_order_option_name option_names[] = {
+    {"ack=all", BUSQ_OPTION_ACK_ALL, false}, {"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* Behind it, one after the other:
- *   heard, with ack=all: by process, the last timestamp that came from it;
+ *   heard, with ack=all or on_crash=go-on: by process, the largest timestamp that came from it;
+ *   with on_crash=go-on, by process, those that it suspected when it flushed, and then the last of its messages that has come;
  *   mine, an outbox: one's own messages in the queue, oldest first; `stamp` is the timestamp, `to` how many ACKs are missing;
  *   queue, a hold-back buffer keyed by timestamp, all messages; names begin with the sender, so they settle ties. */
 typedef struct {
@@ -58,14 +71,30 @@ typedef struct {
   uint64_t heard[];
 } lamport_state;
 
+static bool goes_on(const busq_order_group *group)
+{
+  return group->options & BUSQ_OPTION_GO_ON;
+}
+
 static bool is_ack_all(const busq_order_group *group)
 {
-  return group->options & BUSQ_OPTION_ACK_ALL;
+  return group->options & (BUSQ_OPTION_ACK_ALL | BUSQ_OPTION_GO_ON);
 }
 
 static size_t mine_offset(const busq_order_group *group)
 {
-  return sizeof(lamport_state) + (is_ack_all(group) ? group->n_processes * sizeof(uint64_t) : 0);
+  const size_t n_words = goes_on(group) ? 3 : is_ack_all(group);
+  return sizeof(lamport_state) + n_words * group->n_processes * sizeof(uint64_t);
+}
+
+static uint64_t *flushed_of(lamport_state *self, uint32_t process)
+{
+  return &self->heard[self->group.n_processes + process];
+}
+
+static uint64_t *come_of(lamport_state *self, uint32_t process)
+{
+  return &self->heard[2 * self->group.n_processes + process];
 }
 
 static busq_outbox *mine_of(const lamport_state *self)
@@ -83,15 +112,18 @@ static void literal_init(void *state)
   ((lamport_state *)state)->is_literal = 1;
 }
 
-static bool is_heard_from_all(const lamport_state *self, uint64_t timestamp)
+/* While no process is suspected, each has flushed. */
+static bool is_heard_from_all(lamport_state *self, uint64_t timestamp)
 {
-  for (uint32_t process = 0; process < self->group.n_processes; process++)
-    if (process != self->group.self && self->heard[process] < timestamp)
+  const busq_order_group *group = &self->group;
+  for (uint32_t process = 0; process < group->n_processes; process++)
+    if (process != group->self && !busq_group_suspects(group, process) &&
+        (self->heard[process] < timestamp || (group->suspected && group->suspected & ~*flushed_of(self, process))))
       return false;
   return true;
 }
 
-static bool is_deliverable(const lamport_state *self, const busq_held_entry *first)
+static bool is_deliverable(lamport_state *self, const busq_held_entry *first)
 {
   if (is_ack_all(&self->group))
     return is_heard_from_all(self, first->key);
@@ -130,6 +162,8 @@ static int submit(lamport_state *self, const busq_order_event *event, busq_order
   if (busq_outbox_is_full(mine_of(self)))
     return BUSQ_FULL;
   self->clock++;
+  if (goes_on(&self->group))
+    *come_of(self, self->group.self) = busq_message_number(message);
   busq_outbox_push(mine_of(self),
                    (busq_outbox_entry){.message = message, .stamp = self->clock, .to = self->group.n_processes - 1});
   busq_holdback_insert(queue_of(self), (busq_held_entry){.key = self->clock,
@@ -142,24 +176,49 @@ static int submit(lamport_state *self, const busq_order_event *event, busq_order
   return BUSQ_OK;
 }
 
+static void note_heard(lamport_state *self, const busq_order_packet *packet)
+{
+  if (is_ack_all(&self->group) && packet->stamp > self->heard[packet->from])
+    self->heard[packet->from] = packet->stamp;
+}
+
 static void hear(lamport_state *self, const busq_order_packet *packet)
 {
   self->clock = (packet->stamp > self->clock ? packet->stamp : self->clock) + 1;
-  if (is_ack_all(&self->group) && packet->stamp > self->heard[packet->from])
-    self->heard[packet->from] = packet->stamp;
+  note_heard(self, packet);
+}
+
+/* Whether another process has sent it on before. */
+static bool has_come(lamport_state *self, const busq_order_packet *packet, busq_order_effects *effects)
+{
+  if (!goes_on(&self->group) || busq_message_number(packet->message) > *come_of(self, busq_message_origin(packet->message)))
+    return false;
+  busq_do_ignore(effects);
+  return true;
 }
 
 static int receive_data(lamport_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const busq_order_packet *packet = &event->packet;
+  const uint32_t origin = busq_message_origin(packet->message);
   busq_holdback *queue = queue_of(self);
+  if (has_come(self, packet, effects)) {
+    note_heard(self, packet);
+    return BUSQ_OK;
+  }
   if (queue->count - mine_of(self)->count >= self->group.held_max)
     return BUSQ_FULL;
   hear(self, packet);
   busq_holdback_insert(queue, (busq_held_entry){.key = packet->stamp,
                                                 .message = packet->message,
-                                                .from = packet->from,
+                                                .from = origin,
                                                 .note = event->is_for_me ? FOR_ME : 0});
+  if (goes_on(&self->group)) {
+    *come_of(self, origin) = busq_message_number(packet->message);
+    busq_do_send(effects, BUSQ_TO_ALL,
+                 (busq_order_packet){.message = packet->message, .stamp = packet->stamp, .kind = DATA});
+    return BUSQ_OK;
+  }
   busq_do_send(effects, is_ack_all(&self->group) ? BUSQ_TO_ALL : packet->from,
                (busq_order_packet){.message = packet->message, .stamp = self->clock, .kind = ACK});
   return BUSQ_OK;
@@ -190,6 +249,14 @@ static void receive_release(lamport_state *self, const busq_order_packet *packet
     deliver_from_place(self, place, effects);
 }
 
+static int receive_flush(lamport_state *self, const busq_order_packet *packet)
+{
+  if (!goes_on(&self->group))
+    return BUSQ_CORRUPT;
+  *flushed_of(self, packet->from) = packet->note;
+  return BUSQ_OK;
+}
+
 static int lamport_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
   lamport_state *self = state;
@@ -200,8 +267,12 @@ static int lamport_step(void *state, const busq_order_event *event, busq_order_e
     result = receive_data(self, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == ACK)
     receive_ack(self, &event->packet);
+  else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == FLUSH)
+    result = receive_flush(self, &event->packet);
   else if (event->kind == BUSQ_ON_RECEIVE)
     receive_release(self, &event->packet, effects);
+  else if (event->kind == BUSQ_ON_SUSPECT)
+    busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note = self->group.suspected, .kind = FLUSH});
   if (result == BUSQ_OK)
     advance(self, effects);
   return result;
@@ -247,6 +318,7 @@ const busq_order busq_order_lamport = {
     .source = "Garg, section 12.3.2",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
     .traits = BUSQ_ORDER_FIFO_CHANNELS | BUSQ_ORDER_WHOLE_GROUP,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = option_names,

@@ -40,7 +40,7 @@
  * `crashes`; its claims about order it keeps anyhow, for a dead process looks like a slow one.
  *
  * Not given: more than `crashes` has when processes die, and, but for what `fifo` promises about gaps, when the network loses or
- * doubles packets. Packets may overtake each other unless the traits have FIFO_CHANNELS.
+ * doubles packets. Packets may overtake each other unless the traits have FIFO_CHANNELS, or FIFO_TO_GO_ON and the options GO_ON.
  */
 #include "base/types.h"
 #include "busq.h"
@@ -320,10 +320,10 @@ __attribute__((always_inline)) static inline int busq_order_run(const busq_order
 }
 
 /* Whether the channels of a network keep the order, `channels` being a busq_channels. */
-static inline bool busq_channels_keep_order(const busq_order *order, uint32_t channels)
+static inline bool busq_channels_keep_order(const busq_order *order, uint32_t options, uint32_t channels)
 {
-  return channels == BUSQ_CHANNELS_FIFO ||
-         (channels == BUSQ_CHANNELS_AS_NEEDED && order->traits & BUSQ_ORDER_FIFO_CHANNELS);
+  const uint32_t needs = BUSQ_ORDER_FIFO_CHANNELS | (options & BUSQ_OPTION_GO_ON ? BUSQ_ORDER_FIFO_TO_GO_ON : 0u);
+  return channels == BUSQ_CHANNELS_FIFO || (channels == BUSQ_CHANNELS_AS_NEEDED && order->traits & needs);
 }
 
 static inline uint64_t busq_message_name(uint32_t origin, uint32_t number)

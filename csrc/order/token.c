@@ -29,18 +29,34 @@
  *
  * Not given: locality.  Every process works for every message.
  *
+ * With the option on_crash=go-on, over channels that keep the order, each death ends a token, wherever it is, and the survivors
+ * agree on what it has numbered before the lowest of them makes another one:
+ *
+ *   receive DATA(m, k), the first time:   send it on to all before anything else
+ *   suspect p:                give the token up; send FLUSH(all that are suspected) to the lowest that is not
+ *   receive FLUSH, suspect:   the lowest, when all that it does not suspect have flushed, suspecting all that it does: make a
+ *                             token with the next number
+ *   receive TOKEN:            forget one that was made before as many deaths were known here
+ *   the next process:         of those that are not suspected; a WANT of one that is, ends
+ *
+ * A token is sent behind all that it has numbered, and a process has sent on what comes from the dead before it flushes: so the
+ * lowest knows all numbers that any survivor will see, without gaps.  Tokens differ in how many deaths they were made for; that grows
+ * from one to the next, and a process that gets one has flushed for it.  A new one visits all before it parks.
+ *
  * Proven without a bound: busq/lab/proof/models/token.py and token_rest.py.
  */
 #include "order/order.h"
 #include "queue/holdback.h"
 #include "queue/outbox.h"
 
-enum { DATA, TOKEN, WANT };
+enum { DATA, TOKEN, WANT, FLUSH };
 enum { AWAY, WORKING, PARKED }; /* where the token is */
 
-static const busq_order_kind kinds[] = {{"data", true}, {"token", false}, {"want", false}};
+static const busq_order_kind kinds[] = {{"data", true}, {"token", false}, {"want", false}, {"flush", false}};
 
-/* At its end and behind it:
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
+
+/* Behind it:
  *   outbox: messages of one's own that have no number; `note` is whether they are for this process too;
  *   held, a hold-back buffer keyed by number: numbered, but not in turn; `note` is whether they are for this process. */
 typedef struct {
@@ -52,13 +68,33 @@ typedef struct {
   uint32_t is_wanted;      /* a WANT of another process came by */
   uint32_t has_asked;      /* one's own WANT waits for the token */
   uint32_t n_held_own;     /* Invariant: the messages in held that this process sent */
-  uint32_t unused;
-  busq_outbox outbox;
+  uint32_t made_for;       /* so many of the dead were known when this process made a token */
+  uint32_t flushed[];      /* n, with on_crash=go-on: those that each process suspected when it flushed */
 } token_state;
+
+static bool goes_on(const busq_order_group *group)
+{
+  return group->options & BUSQ_OPTION_GO_ON;
+}
+
+static size_t token_head_size(const busq_order_group *group)
+{
+  return BUSQ_ALIGN_UP(sizeof(token_state) + (goes_on(group) ? sizeof(uint32_t) * group->n_processes : 0), 8);
+}
+
+static busq_outbox *outbox_of(const token_state *self)
+{
+  return (busq_outbox *)(void *)((char *)self + token_head_size(&self->group));
+}
 
 static busq_holdback *held_of(const token_state *self)
 {
-  return busq_outbox_end(&self->outbox);
+  return busq_outbox_end(outbox_of(self));
+}
+
+static uint32_t n_dead(const token_state *self)
+{
+  return (uint32_t)__builtin_popcount(self->group.suspected);
 }
 
 static void token_init(void *state)
@@ -73,12 +109,16 @@ static void token_init(void *state)
 
 static uint32_t next_process(const token_state *self)
 {
-  return self->group.self + 1 == self->group.n_processes ? 0 : self->group.self + 1;
+  uint32_t next = self->group.self;
+  do
+    next = next + 1 == self->group.n_processes ? 0 : next + 1;
+  while (busq_group_suspects(&self->group, next));
+  return next;
 }
 
 static void number_waiting(token_state *self, busq_order_effects *effects)
 {
-  busq_outbox *outbox = &self->outbox;
+  busq_outbox *outbox = outbox_of(self);
   while (self->token != AWAY && outbox->count && busq_effects_have_room(effects, 2)) {
     const busq_outbox_entry first = busq_outbox_pop(outbox);
     const uint64_t number = self->next_number++;
@@ -94,20 +134,25 @@ static void number_waiting(token_state *self, busq_order_effects *effects)
   }
 }
 
-static void pass_on(token_state *self, busq_order_effects *effects)
+static void give_up(token_state *self)
 {
-  busq_do_send(effects, next_process(self),
-               (busq_order_packet){.stamp = self->next_number, .note = self->idle, .kind = TOKEN});
   self->token = AWAY;
   self->next_number = 0;
   self->idle = 0;
 }
 
+static void pass_on(token_state *self, busq_order_effects *effects)
+{
+  busq_do_send(effects, next_process(self),
+               (busq_order_packet){.stamp = self->next_number, .note = n_dead(self) << 16 | self->idle, .kind = TOKEN});
+  give_up(self);
+}
+
 static void pass_or_park(token_state *self, busq_order_effects *effects)
 {
-  if (self->token != WORKING || self->outbox.count)
+  if (self->token != WORKING || outbox_of(self)->count)
     return;
-  if (self->idle < self->group.n_processes) {
+  if (self->idle < self->group.n_processes && next_process(self) != self->group.self) {
     if (busq_effects_have_room(effects, 1))
       pass_on(self, effects);
     return;
@@ -135,41 +180,87 @@ static void deliver_in_turn(token_state *self, busq_order_effects *effects)
 
 static int submit(token_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
-  busq_outbox *outbox = &self->outbox;
+  busq_outbox *outbox = outbox_of(self);
   if (outbox->count + self->n_held_own == self->group.waiting_max)
     return BUSQ_FULL;
   busq_outbox_push(outbox, (busq_outbox_entry){.message = event->packet.message, .note = event->is_for_me});
   if (self->token != AWAY || self->has_asked)
     return BUSQ_OK;
   self->has_asked = 1;
-  busq_do_send(effects, next_process(self), (busq_order_packet){.note = self->group.self, .kind = WANT});
+  if (next_process(self) != self->group.self)
+    busq_do_send(effects, next_process(self), (busq_order_packet){.note = self->group.self, .kind = WANT});
   return BUSQ_OK;
 }
 
-static int receive_data(token_state *self, const busq_order_event *event)
+static int receive_data(token_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const busq_order_packet *packet = &event->packet;
   busq_holdback *held = held_of(self);
+  if (goes_on(&self->group) && (packet->stamp < self->next_delivered ||
+                                busq_holdback_find(held, packet->stamp, packet->message) < held->count)) {
+    busq_do_ignore(effects);
+    return BUSQ_OK;
+  }
   if (held->count - self->n_held_own >= self->group.held_max)
     return BUSQ_FULL;
   busq_holdback_insert(held, (busq_held_entry){.key = packet->stamp,
                                                .message = packet->message,
-                                               .from = packet->from,
+                                               .from = busq_message_origin(packet->message),
                                                .note = event->is_for_me});
+  if (goes_on(&self->group))
+    busq_do_send(effects, BUSQ_TO_ALL,
+                 (busq_order_packet){.message = packet->message, .stamp = packet->stamp, .kind = DATA});
   return BUSQ_OK;
 }
 
-static void receive_token(token_state *self, const busq_order_packet *packet)
+static void take(token_state *self, uint64_t next_number, uint32_t idle)
 {
   self->token = WORKING;
-  self->next_number = packet->stamp;
-  self->idle = self->is_wanted ? 0 : packet->note + 1;
+  self->next_number = next_number;
+  self->idle = self->is_wanted ? 0 : idle;
   self->is_wanted = 0;
   self->has_asked = 0;
 }
 
+static void receive_token(token_state *self, const busq_order_packet *packet)
+{
+  if (packet->note >> 16 < n_dead(self))
+    return;
+  take(self, packet->stamp, (packet->note & UINT16_MAX) + 1);
+}
+
+static uint32_t lowest(const token_state *self)
+{
+  uint32_t process = 0;
+  while (busq_group_suspects(&self->group, process))
+    process++;
+  return process;
+}
+
+static void suspect(token_state *self, busq_order_effects *effects)
+{
+  give_up(self);
+  if (lowest(self) != self->group.self)
+    busq_do_send(effects, lowest(self), (busq_order_packet){.note = self->group.suspected, .kind = FLUSH});
+}
+
+/* Makes a token, where it is this process' turn and nothing that another one has numbered can turn up any more. */
+static void make_token(token_state *self)
+{
+  const busq_order_group *group = &self->group;
+  if (lowest(self) != group->self || self->made_for == n_dead(self))
+    return;
+  for (uint32_t process = 0; process < group->n_processes; process++)
+    if (process != group->self && !busq_group_suspects(group, process) && group->suspected & ~self->flushed[process])
+      return;
+  self->made_for = n_dead(self);
+  take(self, self->next_delivered + held_of(self)->count, 0);
+}
+
 static void receive_want(token_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
+  if (busq_group_suspects(&self->group, packet->note))
+    return;
   if (self->token == PARKED) {
     pass_on(self, effects);
     return;
@@ -179,6 +270,14 @@ static void receive_want(token_state *self, const busq_order_packet *packet, bus
     busq_do_send(effects, next_process(self), (busq_order_packet){.note = packet->note, .kind = WANT});
 }
 
+static int receive_flush(token_state *self, const busq_order_packet *packet)
+{
+  if (!goes_on(&self->group))
+    return BUSQ_CORRUPT;
+  self->flushed[packet->from] = packet->note;
+  return BUSQ_OK;
+}
+
 static int token_step(void *state, const busq_order_event *event, busq_order_effects *effects)
 {
   token_state *self = state;
@@ -186,13 +285,18 @@ static int token_step(void *state, const busq_order_event *event, busq_order_eff
   if (event->kind == BUSQ_ON_SUBMIT)
     result = submit(self, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == DATA)
-    result = receive_data(self, event);
+    result = receive_data(self, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == TOKEN)
     receive_token(self, &event->packet);
-  else if (event->kind == BUSQ_ON_RECEIVE)
+  else if (event->kind == BUSQ_ON_RECEIVE && event->packet.kind == WANT)
     receive_want(self, &event->packet, effects);
+  else if (event->kind == BUSQ_ON_RECEIVE)
+    result = receive_flush(self, &event->packet);
+  else if (event->kind == BUSQ_ON_SUSPECT)
+    suspect(self, effects);
   if (result != BUSQ_OK)
     return result;
+  make_token(self);
   number_waiting(self, effects);
   pass_or_park(self, effects);
   deliver_in_turn(self, effects);
@@ -202,10 +306,10 @@ static int token_step(void *state, const busq_order_event *event, busq_order_eff
 static bool token_verify(const void *state)
 {
   const token_state *self = state;
-  const busq_outbox *outbox = &self->outbox;
+  const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *held = held_of(self);
   const bool is_away = self->token == AWAY;
-  if (self->unused || self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||
+  if (self->made_for > n_dead(self) || self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||
       (self->token != WORKING && self->idle) || (!is_away && (self->is_wanted || self->has_asked)))
     return false;
   if (is_away && outbox->count && !self->has_asked)
@@ -225,7 +329,7 @@ static bool token_verify(const void *state)
 static void token_gauge(const void *state, busq_order_gauge *gauge)
 {
   const token_state *self = state;
-  *gauge = (busq_order_gauge){.waiting = self->outbox.count + self->n_held_own,
+  *gauge = (busq_order_gauge){.waiting = outbox_of(self)->count + self->n_held_own,
                               .held = held_of(self)->count - self->n_held_own};
 }
 
@@ -234,14 +338,16 @@ const busq_order busq_order_token = {
     .promise = "causal total order, by numbers that a rotating token gives",
     .source = "Garg, section 12.3.1",
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL | BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
-    .traits = BUSQ_ORDER_WHOLE_GROUP,
+    .traits = BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_FIFO_TO_GO_ON,
     .crashes = BUSQ_CRASH_VALIDITY,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
+    .options = option_names,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a
      * buffer as OUTPUT_BUFFER has it: a submit asks for the token. */
     .quiet_when_all_is_sent = 1u << DATA,
-    .head_bytes = offsetof(token_state, outbox),
+    .head_size = token_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = token_init,
     .step = token_step, /* no rename: a ring, and a WANT has in its note whose it is */

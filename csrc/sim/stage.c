@@ -709,7 +709,7 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
   if (!stage)
     return out_of_memory();
   stage->order = found;
-  stage->is_fifo = busq_channels_keep_order(found, config->channels);
+  stage->is_fifo = busq_channels_keep_order(found, options, config->channels);
   stage->bears_unsound = config->bears_unsound;
   stage->doomed = BUSQ_STAGE_NOTHING;
   stage->world = (busq_stage_world){.world = {.vector = vector_of, .row = row_of}, .stage = stage};

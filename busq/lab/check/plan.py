@@ -101,7 +101,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
     _check_search(options.pop("search"), has_walks=options["walks"] is not None)
     arguments.choice("application", options["application"], APPLICATIONS)
     if options["network"] is None:
-        options["network"] = "fifo" if order.fifo_channels else "unordered"
+        options["network"] = "fifo" if order.needs_fifo(settings) else "unordered"
     arguments.choice("network", options["network"], NETWORKS)
     arguments.whole("doubled", options["doubled"], 0, 100)
     arguments.whole("lost", options["lost"], 0, 100)
@@ -248,7 +248,8 @@ def has_its_network(protocol: str, network: str) -> bool:
     >>> has_its_network("lamport", "unordered"), has_its_network("lamport", "fifo")
     (False, True)
     """
-    return network == "fifo" or not orders.parse(protocol)[0].fifo_channels
+    order, options = orders.parse(protocol)
+    return network == "fifo" or not order.needs_fifo(options)
 
 
 def _asked(given: Iterable[str] | None) -> tuple[str, ...] | None:

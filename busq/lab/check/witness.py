@@ -173,7 +173,8 @@ class Counterexample:
     @property
     def _setting(self) -> str:
         """The order, as a scenario writes it: with the network, where that is not the one that the order needs."""
-        needed = "fifo" if orders.parse(self.order)[0].fifo_channels else "unordered"
+        order, options = orders.parse(self.order)
+        needed = "fifo" if order.needs_fifo(options) else "unordered"
         return self.order if self.network == needed else f"{self.order}, network {self.network}"
 
     # ---- reading ----

@@ -178,4 +178,104 @@ GO_ON = [
             (("  end_heads_to_the_dead(self, effects);\n  serve", "  serve"),),
         ),
     ),
+    *slips(
+        "lamport",
+        (
+            "what comes is acknowledged, and not sent on",
+            "agreement",
+            ONE,
+            (
+                (
+                    ".stamp = packet->stamp, .kind = DATA});\n    return",
+                    ".stamp = self->clock, .kind = ACK});\n    return",
+                ),
+            ),
+        ),
+        (
+            "it waits for something of the dead",
+            "stuck",
+            ONE,
+            (("!busq_group_suspects(group, process) &&", "true &&"),),
+        ),
+        (
+            "it does not wait for what others have got of the dead",
+            "total",
+            WITH_OWN,
+            (("(group->suspected && group->suspected & ~*flushed_of(self, process))", "false"),),
+        ),
+        (
+            "a process says that it has sent on all that came from the dead to one other alone",
+            "stuck",
+            ONE,
+            (
+                (
+                    "busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
+                    "busq_do_send(effects, !self->group.self, (busq_order_packet){.note",
+                ),
+            ),
+        ),
+        (
+            "what has come before is queued once more",
+            "duplicated",
+            ONE,
+            (("  busq_do_ignore(effects);\n  return true;", "  return false;"),),
+        ),
+    ),
+    *slips(
+        "token",
+        (
+            "what comes is not sent on",
+            "agreement",
+            ONE,
+            (("  if (goes_on(&self->group))\n    busq_do_send(", "  if (!goes_on(&self->group))\n    busq_do_send("),),
+        ),
+        (
+            "what has come before is held back once more",
+            "stuck",
+            ONE,
+            (("  if (goes_on(&self->group) && (packet->stamp <", "  if (!goes_on(&self->group) && (packet->stamp <"),),
+        ),
+        (
+            "nobody makes a token",
+            "stuck",
+            ONE,
+            (("  make_token(self);\n", "  if (0)\n    make_token(self);\n"),),
+        ),
+        (
+            "a token is made before the others have flushed",
+            "agreement",
+            WITH_OWN,
+            (("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),),
+        ),
+        (
+            "nobody says that it has sent on all that came from the dead",
+            "stuck",
+            ONE,
+            (("  if (lowest(self) != self->group.self)\n", "  if (0)\n"),),
+        ),
+        (
+            "who has the token keeps it when a process dies",
+            "agreement",
+            WITH_OWN,
+            (("  give_up(self);\n  if (lowest", "  if (lowest"),),
+        ),
+        (
+            "a token of the time before a death is taken",
+            "agreement",
+            WITH_OWN,
+            (("  if (packet->note >> 16 < n_dead(self))\n    return;\n", ""),),
+        ),
+        (
+            "the token goes on to the dead",
+            "stuck",
+            ONE,
+            (("  while (busq_group_suspects(&self->group, next));", "  while (next == self->group.self);"),),
+        ),
+        (
+            "a wish of the dead goes round for ever",
+            "endless",
+            Bound(3, 1, to_all=1, crashes=1, counts_moves=1),
+            (("  if (busq_group_suspects(&self->group, packet->note))\n    return;\n", ""),),
+        ),
+    ),
 ]

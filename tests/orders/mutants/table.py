@@ -158,7 +158,7 @@ FIFO_ACK = [
         "after an acknowledgement nothing is sent",
         "stuck",
         Bound(2, 2),
-        ("  send_next(self, packet->from, effects);\n", ""),
+        ("  send_next(self, process, effects);\n", ""),
     ),
     mutant(
         "fifo-ack",
@@ -185,7 +185,7 @@ FIFO_ACK = [
         "refused",
         Bound(3, 2),
         (
-            "busq_holdback_place(&self->mine, packet->from, 0);",
+            "busq_holdback_place(&self->mine, process, 0);",
             "busq_holdback_place(&self->mine, 0, 0);",
         ),
     ),
@@ -658,7 +658,7 @@ TOKEN = [
         "the token parks although somebody is remembered to want it",
         "stuck",
         Bound(3, 1),
-        ("self->idle = self->is_wanted ? 0 : packet->note + 1;", "self->idle = packet->note + 1;"),
+        ("self->idle = self->is_wanted ? 0 : idle;", "self->idle = idle;"),
     ),
     mutant(
         "token",
@@ -672,7 +672,7 @@ TOKEN = [
         "nobody counts whom the token finds without need, and it never parks",
         "endless",
         Bound(2, 1, counts_moves=1),
-        ("self->idle = self->is_wanted ? 0 : packet->note + 1;", "self->idle = self->is_wanted ? 0 : packet->note;"),
+        ("(packet->note & UINT16_MAX) + 1", "(packet->note & UINT16_MAX)"),
     ),
     mutant(
         "token",
@@ -748,8 +748,8 @@ LAMPORT = [
         "consistent",
         Bound(2, 2, to_all=1, with_self=1),
         (
-            "process < self->group.n_processes; process++)\n    if (process != self->group.self && self->heard",
-            "process + 1 < self->group.n_processes; process++)\n    if (process != self->group.self && self->heard",
+            "process < group->n_processes; process++)\n    if (process != group->self && !busq",
+            "process + 1 < group->n_processes; process++)\n    if (process != group->self && !busq",
         ),
     ),
     mutant(
@@ -764,7 +764,7 @@ LAMPORT = [
         "a timestamp one below is as good",
         "consistent",
         Bound(2, 1, to_all=1, with_self=1),
-        ("self->heard[process] < timestamp)", "self->heard[process] + 1 < timestamp)"),
+        ("self->heard[process] < timestamp ||", "self->heard[process] + 1 < timestamp ||"),
     ),
     mutant(
         "lamport",
