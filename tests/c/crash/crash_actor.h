@@ -222,7 +222,7 @@ static int actor_sends_at_once(const uint64_t *targets, uint32_t count, const un
 
 static int actor_sends(const char *rest, int64_t timeout_ns)
 {
-  static unsigned char bytes[STAGE_LARGE_BYTES];
+  static unsigned char bytes[STAGE_HUGE_BYTES];
   crash_event event = {.kind = EVENT_SENDING, .verb = "send"};
   uint64_t *targets = event.targets;
   uint32_t count = 0;
@@ -271,6 +271,13 @@ static int verb_large(const char *rest)
 {
   actor.id = 0;
   actor.bytes = STAGE_LARGE_BYTES;
+  return actor_sends(rest, 0);
+}
+
+static int verb_huge(const char *rest)
+{
+  actor.id = 0;
+  actor.bytes = STAGE_HUGE_BYTES;
   return actor_sends(rest, 0);
 }
 
@@ -504,7 +511,7 @@ static int verb_wait(const char *rest)
 /* As recv() in Python does it: look, copy, and only then take. */
 static int verb_copy(const char *rest)
 {
-  static unsigned char bytes[STAGE_LARGE_BYTES];
+  static unsigned char bytes[STAGE_HUGE_BYTES];
   busq_message message;
   (void)rest;
   int result = busq_peer_receive_begin(actor.peer);
@@ -783,6 +790,7 @@ static const struct {
     {"send", verb_send, false},        /* NAME...: a small message, if there is room */
     {"middle", verb_middle, false},    /* NAME...: one of which two go into an extent */
     {"large", verb_large, false},      /* NAME...: one of several extents */
+    {"huge", verb_huge, false},        /* NAME...: one that the arena can't hold */
     {"push", verb_push, true},         /* NAME...: a small message; waits for room */
     {"press", verb_press, true},       /* NAME...: the same, but not for long */
     {"probe", verb_probe, true},       /* NUMBER NAME...: the same, with a number that others know */

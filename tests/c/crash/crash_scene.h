@@ -40,6 +40,7 @@ typedef struct {
   bool victim_may_be_free; /* its name may be had while it is stopped: it has not joined yet, or is about to leave */
   bool is_shared;          /* the victim's name is that of a shared queue */
   bool is_first;           /* and there is no other reader when it joins */
+  bool takes_larger;       /* messages that the arena can't hold */
   bool dan_shares;         /* so is dan's, which reads it alone */
   bool bob_asks;           /* what bob has asked the victim: its reply, or the victim's death, must come */
 } crash_case;
@@ -161,7 +162,8 @@ static bool is_survivor(unsigned role)
 static void scene_enter(void)
 {
   const busq_config config = {
-      .peers = STAGE_PEERS, .capacity = STAGE_CAPACITY, .arena_bytes = STAGE_ARENA_BYTES, .permissions = 0600};
+      .peers = STAGE_PEERS, .capacity = STAGE_CAPACITY, .arena_bytes = STAGE_ARENA_BYTES, .permissions = 0600,
+      .takes_larger = lane.run->scene->takes_larger};
   if (busq_bus_create(stage->directory, "bus", &config, &lane.bus) != BUSQ_OK)
     give_up("can't create a bus: %s", busq_error_text());
   for (unsigned role = 0; role < ROLES; role++) {
