@@ -9,12 +9,14 @@ from .fasterfifo import FasterFifoAdapter, FasterFifoRawAdapter
 from .hyper import HyperQAdapter
 from .iceoryx import IceoryxAdapter, IceoryxViewAdapter
 from .native import CoreAdapter, FloorAdapter, RingAdapter
+from .of_objects import BusqQueueAdapter, DejaqAdapter, PySharedMemoryAdapter
 from .ours import BusqAdapter, BusqViewAdapter
 from .standard import PipeAdapter, QueueAdapter, SimpleQueueAdapter
 from .zeromq import PubAdapter, PushAdapter
 
 _CLASSES: tuple[type[Adapter], ...] = (
     BusqAdapter,
+    BusqQueueAdapter,
     QueueAdapter,
     SimpleQueueAdapter,
     PipeAdapter,
@@ -25,6 +27,8 @@ _CLASSES: tuple[type[Adapter], ...] = (
     IceoryxAdapter,
     HyperQAdapter,
     CloudtoidAdapter,
+    DejaqAdapter,
+    PySharedMemoryAdapter,
     BusqViewAdapter,
     IceoryxViewAdapter,
     CoreAdapter,

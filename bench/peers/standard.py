@@ -19,7 +19,7 @@ def loop_of_puts(endpoint: Endpoint, puts: list[Any]) -> None:
     endpoint.send = "\n".join(f"put{i}(data)" for i in range(len(puts)))
 
 
-class _QueueAdapter(Adapter):
+class OneQueueEach(Adapter):
     """One queue per receiver; a multicast is a loop of puts."""
 
     def make(self, case: Case) -> Any:
@@ -37,7 +37,7 @@ class _QueueAdapter(Adapter):
         return endpoint
 
 
-class QueueAdapter(_QueueAdapter):
+class QueueAdapter(OneQueueEach):
     """`multiprocessing.Queue`: pickles, a feeder thread, a pipe, two locks and a semaphore."""
 
     name = "mp.Queue"
@@ -46,7 +46,7 @@ class QueueAdapter(_QueueAdapter):
         return multiprocessing.get_context("fork").Queue(case.depth)
 
 
-class SimpleQueueAdapter(_QueueAdapter):
+class SimpleQueueAdapter(OneQueueEach):
     """`multiprocessing.SimpleQueue`: pickles, a pipe and two locks."""
 
     name = "mp.SimpleQueue"
