@@ -249,11 +249,6 @@ void busq_explore_wake(const void *address)
   }
 }
 
-uint32_t busq_explore_actor(void)
-{
-  return running;
-}
-
 static void take_turn(void *argument)
 {
   const uint32_t index = (uint32_t)(uintptr_t)argument;

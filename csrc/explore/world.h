@@ -75,7 +75,5 @@ typedef struct {
 /* Sleeps until another actor calls busq_explore_wake with the same address (true), or patience is lost (false). */
 bool busq_explore_sleep(const void *address);
 void busq_explore_wake(const void *address);
-/* The actor whose turn it is; BUSQ_EXPLORE_NOBODY outside of turns. */
-uint32_t busq_explore_actor(void);
 
 #endif /* BUSQ_EXPLORE_WORLD_H */

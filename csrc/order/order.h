@@ -258,7 +258,6 @@ extern const busq_order busq_order_none, busq_order_fifo, busq_order_fifo_ack, b
 /* All orders, the weakest first; ends with NULL. */
 extern const busq_order *const busq_orders[];
 
-const busq_order *busq_order_find(const char *name);
 /* Reads "lamport" or "lamport:ack=all"; NULL with an error text where there is no such order or option. */
 const busq_order *busq_order_parse(const char *text, uint32_t *optionsp);
 

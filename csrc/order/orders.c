@@ -36,11 +36,6 @@ static const busq_order *find(const char *name, size_t bytes)
   return NULL;
 }
 
-const busq_order *busq_order_find(const char *name)
-{
-  return find(name, strlen(name));
-}
-
 static void list_orders(char *text, size_t size)
 {
   size_t used = 0;

@@ -410,7 +410,6 @@ def check_part(stage: Stage, turn: Turn) -> None:
         stage.world.returned("a part of a view", part, bytes(part))
 
 
-VIEW_ENDED = (ValueError,)  # by the other call of a pair
 READS = ("c_contiguous", "contiguous", "f_contiguous", "format", "itemsize", "nbytes", "ndim", "obj", "readonly")
 READS += ("shape", "strides", "suboffsets")
 

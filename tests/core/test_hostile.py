@@ -333,7 +333,6 @@ VICTIM_FIELDS = [
     "name_bytes",
     "name",
 ]
-DEEDS = ("friend sends", "victim sends", "both send", "victim receives", "victim polls", "all look")
 RECORD_BYTES = 48
 CONFIG = {"peers": 4, "capacity": 8, "arena": 1 << 16}
 DOCUMENTED = (busq.BusqError, ValueError, OSError)
