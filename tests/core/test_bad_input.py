@@ -703,6 +703,24 @@ def test_a_full_file_system_is_no_space_at_creation_and_never_a_bus_error_later(
     assert list(directory.iterdir()) == []
 
 
+MANY = """
+import subprocess, sys, busq
+queues = [busq.Queue() for _ in range(200)]
+for number, queue in enumerate(queues): queue.put(number)
+if len(sys.argv) == 1:
+    print(subprocess.run([*sys.orig_argv, "second"], capture_output=True, text=True).stdout, end="")
+assert [queue.get() for queue in queues] == list(range(200))
+print("all of 200")
+"""
+
+
+def test_two_programs_with_many_queues_share_a_small_file_system(tmp_path: Path) -> None:
+    directory = tmp_path / "small"
+    directory.mkdir()
+    assert in_small_file_system(directory, "size=64m,mode=0700", MANY) == "all of 200\n" * 2
+    assert list(directory.iterdir()) == []
+
+
 LATE = """
 import os, busq
 directory = os.environ["BUSQ_DIR"]
