@@ -252,6 +252,13 @@ def test_what_a_later_message_overtook_is_lost_after_the_delay_and_pending_until
     assert trace.watch.pending == 0
 
 
+@pytest.mark.parametrize("nobody", [[], None])
+def test_a_segment_whose_sends_all_go_to_nobody_is_read(trace: Trace, nobody: Any) -> None:
+    assert trace.take(trace.write(0, (Kind.SEND, message_of(0, 1), nobody)), now=0) == []
+    assert trace.take(trace.write(0, sent(2, 1)), trace.write(1, got(2)), now=0) == []
+    assert (trace.watch.events, trace.watch.pending) == (3, 0)
+
+
 def test_what_was_passed_is_neither_lost_nor_pending_nor_in_any_order(trace: Trace) -> None:
     passed = Kind.PASS, message_of(0, 1), []
     unknown = Kind.PASS, message_of(0, 9), []  # what its sender took back

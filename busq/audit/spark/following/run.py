@@ -18,7 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq._util.humanize import amount
-from busq.audit.spark.following.state import AGAIN, DELIVERED, PASSED, REPEATED, SENT, Found, Ints, Process, Receiver
+from busq.audit.spark.following.state import (
+    AGAIN,
+    DELIVERED,
+    PASSED,
+    REPEATED,
+    SENT,
+    Found,
+    Ints,
+    Process,
+    Receiver,
+    append,
+    keep,
+    of_each,
+)
 from busq.trace.schema import Kind, number_of, sender_of
 
 __all__ = ["Run", "numbers_of"]
@@ -160,8 +173,8 @@ class Run:
         for where in self.receivers.values() if len(resent) else ():
             judged = (where.recent, where.skipped, where.lost, where.strays, where.open)
             self.is_stale |= where.has_forgotten or any(np.any(np.isin(resent, its)) for its in judged)
-            _keep(where, _FLYING, ~np.isin(where.flying, resent))
-            _keep(where, _EARLY, ~np.isin(where.early, resent))
+            keep(where, _FLYING, ~np.isin(where.flying, resent))
+            keep(where, _EARLY, ~np.isin(where.early, resent))
 
     def _number(self, process: int, named: Ints) -> None:
         """Note how far a log has come, and where it may lack sends: their numbers are left out."""
@@ -183,6 +196,8 @@ class Run:
     def _fly(self, message: Ints, stamp: Ints, destinations: Any, now: float) -> None:
         """Put what was sent on its way."""
         counts = pc.fill_null(pc.list_value_length(destinations), 0).to_numpy()
+        if not np.any(counts):
+            return
         to = pc.list_flatten(destinations).to_numpy()
         message, stamp = np.repeat(message, counts), np.repeat(stamp, counts)
         order = np.argsort(to, kind="stable")
@@ -205,7 +220,7 @@ class Run:
         code[(kind == Kind.PASS) & (message >= 0)] = PASSED
         chosen = (code >= 0) & ~np.isin(message, self.resent)
         more = message[chosen], stamp[chosen], np.full(int(np.sum(chosen)), now), code[chosen]
-        _append(self.receiver(process), _EARLY, more)
+        append(self.receiver(process), _EARLY, more)
 
     # -- matching --
 
@@ -243,7 +258,7 @@ class Run:
         back = where.open[decided], where.open_stamp[decided], np.full(number, -np.inf), where.open_code[decided]
         for name, array in zip(_EARLY, back, strict=True):
             setattr(where, name, np.concatenate([array, getattr(where, name)]))
-        _keep(where, _OPEN, ~decided)
+        keep(where, _OPEN, ~decided)
         if not len(where.open):
             where.passed.clear()
 
@@ -285,7 +300,7 @@ class Run:
             where.passed |= {-1} if np.any((good | (code == SENT)) & (stamp >= 0)) else set()
         gone = np.zeros(len(where.flying), np.bool_)
         gone[place[good & is_flying]] = True
-        _keep(where, _FLYING, ~gone)
+        keep(where, _FLYING, ~gone)
         where.skipped = np.concatenate([where.skipped, message[good & is_pass]])
         where.skipped = where.skipped[~np.isin(where.skipped, message[is_got])][-self._share() :]
         self._remember(where, message[is_got])
@@ -370,7 +385,7 @@ class Run:
         # maximum serves all senders.
         message = message[np.argsort(message >> 32, kind="stable")]
         sender = message >> 32
-        last = _of_each(where.last, sender)
+        last = of_each(where.last, sender)
         highest = np.maximum.accumulate(message)
         before = np.concatenate([[-1], highest[:-1]])
         before = np.maximum(np.where(before >> 32 == sender, before, -1), last)
@@ -414,7 +429,7 @@ class Run:
                 strays.add(one)
                 invented.append(one)
                 yield Found("phantom", process, (one,), f"{event}, which {self._why_not(one)}")
-        _append(where, _OPEN, (message[opening], stamp[opening], code[opening]))
+        append(where, _OPEN, (message[opening], stamp[opening], code[opening]))
         where.strays = np.concatenate([where.strays, np.array(invented, np.int64)])[-self._share() :]
 
     def _looked_up(self, where: Receiver, one: int, process: int) -> bool | None:
@@ -437,7 +452,7 @@ class Run:
             if not len(where.flying) or (not where.last and where.stamp < 0):
                 continue
             sender = where.flying >> 32
-            last = _of_each(where.last, sender)
+            last = of_each(where.last, sender)
             is_stamp_over = (where.flying_stamp >= 0) & (where.flying_stamp < where.stamp)
             due = ((where.flying < last) | is_stamp_over) & (now - where.flying_since >= delay_s)
             due &= ~np.isin(where.flying, where.early) & ~np.isin(where.flying, where.open)
@@ -452,7 +467,7 @@ class Run:
             lost = np.concatenate([where.lost, where.flying[due & ~untold]])
             self._forget(where, np.concatenate([lost[: -self._share()], where.flying[untold]]))
             where.lost = lost[-self._share() :]
-            _keep(where, _FLYING, ~due)
+            keep(where, _FLYING, ~due)
 
     def _share(self) -> int:
         return max(100, RECENT // max(16, len(self.receivers)))
@@ -468,28 +483,12 @@ class Run:
             gone = where.flying_since <= limit
             self._forget(where, where.flying[gone])
             self.unwatched += int(np.sum(gone))
-            _keep(where, _FLYING, ~gone)
+            keep(where, _FLYING, ~gone)
 
     def _forget(self, where: Receiver, message: Ints) -> None:
         """Nothing is held against these any more, should they come."""
         for one in message.tolist():
             where.forgotten[one >> 32] = max(where.forgotten.get(one >> 32, -1), one)
-
-
-def _append(where: Receiver, names: tuple[str, ...], arrays: tuple[Ints, ...]) -> None:
-    for name, array in zip(names, arrays, strict=True):
-        setattr(where, name, np.concatenate([getattr(where, name), array]))
-
-
-def _keep(where: Receiver, names: tuple[str, ...], chosen: Ints) -> None:
-    for name in names:
-        setattr(where, name, getattr(where, name)[chosen])
-
-
-def _of_each(last: dict[int, int], senders: Ints) -> Ints:
-    """The memory of each sender, -1 if there is none."""
-    unique, inverse = np.unique(senders, return_inverse=True)
-    return np.array([last.get(one, -1) for one in unique.tolist()], np.int64)[inverse]
 
 
 def numbers_of(table: pa.Table, name: str) -> Ints:

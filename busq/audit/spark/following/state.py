@@ -15,7 +15,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["AGAIN", "ARRAYS", "DELIVERED", "PASSED", "REPEATED", "SENT", "Found", "Ints", "Process", "Receiver"]
+__all__ = [
+    "AGAIN",
+    "ARRAYS",
+    "DELIVERED",
+    "PASSED",
+    "REPEATED",
+    "SENT",
+    "Found",
+    "Ints",
+    "Process",
+    "Receiver",
+    "append",
+    "keep",
+    "of_each",
+]
 
 _NONE = np.empty(0, np.int64)
 _TIMES = np.empty(0, np.float64)
@@ -91,3 +105,21 @@ ARRAYS = (
     "lost",
     "strays",
 )
+
+
+def append(where: Receiver, names: tuple[str, ...], arrays: tuple[Ints, ...]) -> None:
+    """Add rows to arrays of a receiver that belong together."""
+    for name, array in zip(names, arrays, strict=True):
+        setattr(where, name, np.concatenate([getattr(where, name), array]))
+
+
+def keep(where: Receiver, names: tuple[str, ...], chosen: Ints) -> None:
+    """Keep the chosen rows of arrays of a receiver that belong together."""
+    for name in names:
+        setattr(where, name, getattr(where, name)[chosen])
+
+
+def of_each(last: dict[int, int], senders: Ints) -> Ints:
+    """Return the memory of each sender, -1 if there is none."""
+    unique, inverse = np.unique(senders, return_inverse=True)
+    return np.array([last.get(one, -1) for one in unique.tolist()], np.int64)[inverse]
