@@ -149,7 +149,7 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
     logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
     if not logs:
         looked = f"{len(files)} files, none of which" if files else "nothing that"
-        forms = ((file.path, form(beginning(file.path))) for file in files)
+        forms = ((file.path, form(beginning(file.path), file.path)) for file in files)
         path, why = next((one for one in forms if one[1]), ("", ""))
         if files and not why:
             path, why = files[0].path, text_log.unmatched_in(beginning(files[0].path), options)
@@ -168,9 +168,13 @@ def _left_out(files: Sequence[File], logs: Sequence[File]) -> Iterator[Finding]:
     if left_out:
         text = f"{left_out[0]}: no event was recognised in its first lines: left out; --field names columns"
         yield Finding("left-out", text, len(left_out), left_out[0], is_error=False)
+    by_form: dict[str, list[str]] = {}
     for path in others:
-        if what := form(beginning(path)):
-            yield Finding("left-out", f"{path}: left out, as it is {what}", path=path, is_error=False)
+        by_form.setdefault(form(beginning(path), path), []).append(path)
+    by_form.pop("", None)
+    for what, paths in by_form.items():
+        more = f" (the first of {len(paths):,} such files)" if len(paths) > 1 else ""
+        yield Finding("left-out", f"{paths[0]}{more}: left out, as it is {what}", len(paths), paths[0], is_error=False)
 
 
 def _expected(wanted: str | None) -> str:
@@ -184,7 +188,7 @@ def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> File:
         return File(path, path, "epfl", True)
     if file.format:
         return file
-    if what := form(beginning(path)):
+    if what := form(beginning(path), path):
         raise TraceError(f"{path} is {what}")
     if lacking := _lacking(path, wanted, options):
         raise TraceError(f"{path}: {lacking}")

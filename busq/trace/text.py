@@ -90,21 +90,24 @@ _FORMS = {
     b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it with zstd -d",
     b"BZh": "packed by bzip2: unpack it with bzip2 -d",
     b"\xfd7zXZ\0": "packed by xz: unpack it with xz -d",
-    b"PK\x03\x04": "a zip archive: unpack it",
-    b"\xff\xfe": "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8",
 }
+_ZIP = b"PK\x03\x04"  # so begin documents and programs, too
+_UTF_16 = re.compile(rb"\xff\xfe(?:[^\0]\0){2}|\xfe\xff(?:\0[^\0]){2}")
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 
 
-def form(data: bytes) -> str:
-    """Return in which form data are that may be a log and are not read, and what helps; "" for all others.
+def form(data: bytes, path: str) -> str:
+    """Return in which form the data of a file are that may be a log and is not read, and what helps; "" for others.
 
-    >>> form(b"BZh91AY"), form(b"ann sent m1")
+    >>> form(b"BZh91AY", "a.bz2"), form(b"ann sent m1", "a.log")
     ('packed by bzip2: unpack it with bzip2 -d', '')
     """
     if _ARRAY.match(data):
-        return "one JSON array: make a line of each of its records with jq -c '.[]'"
+        return "one JSON array: make a line of each of its records with jq -c '.[]', or name its format"
+    if _UTF_16.match(data):
+        return "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8"
+    if data.startswith(_ZIP):
+        return "a zip archive: unpack it" if path.lower().endswith(".zip") else ""
     return next((what for magic, what in _FORMS.items() if data.startswith(magic)), "")
 
 

@@ -172,3 +172,18 @@ def test_a_log_in_another_form_is_called_what_it_is(
             trace.find([path])
     (tmp_path / "plain.csv").write_bytes(text)
     assert any(what in finding.text for finding in trace.find([tmp_path]).findings)
+
+
+def test_files_in_one_other_form_are_one_finding_and_what_only_begins_alike_is_none(tmp_path: Path) -> None:
+    (tmp_path / "plain.csv").write_text("process,kind,message,to\nann,send,m1,bob\nbob,deliver,m1,\n")
+    for name, data in (
+        ("a.bz2", b"BZh91"),
+        ("b.bz2", b"BZh91"),
+        ("note.docx", b"PK\3\4"),
+        ("sound", b"\xff\xfe\1\2\3\4"),
+    ):
+        (tmp_path / name).write_bytes(data)
+    (finding,) = trace.find([tmp_path]).findings
+    assert (finding.count, finding.path) == (2, str(tmp_path / "a.bz2"))
+    (tmp_path / "logs.zip").write_bytes(b"PK\3\4")
+    assert len(trace.find([tmp_path]).findings) == 2
