@@ -416,6 +416,9 @@ class Engine(Reading):
         """Apply commands, change the view, finish a call, or compare digests."""
         kind, what, data = item
         if kind == "view":
+            again = () if self._wide is None else {*what.joined} & {*what.left} & {*self.members}
+            if again:  # a member that comes again before its death was known: what it held is free in between
+                self._change_view(tuple(name for name in what.members if name not in again))
             self._change_view(tuple(what.members))
         elif kind == "mark":
             call = self._pending.pop(what, None)

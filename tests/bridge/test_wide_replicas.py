@@ -103,6 +103,20 @@ def test_what_is_waited_for_is_freed_where_its_machine_is_put_out(machine: Make,
             assert anew.snapshot()[0] == bob.snapshot()[0]
 
 
+def test_a_member_that_comes_again_at_once_holds_nothing(machine: Make) -> None:  # noqa: F811
+    here = machine("m1")
+    with Lock.join(here.bus, "@prices", member="bob", verify=1, timeout=WAIT_S) as bob:
+        for _ in range(2):
+            with Lock.join(here.bus, "@prices", member="ann", verify=1, timeout=WAIT_S) as ann:
+                number = ann.acquire(timeout=WAIT_S)
+                assert ann.number == number
+                ann.sync(timeout=WAIT_S)
+        bob.wait_for(lambda: bob.members == ("m1/bob",), timeout=WAIT_S)
+        assert bob.holder is None
+        with Lock.join(here.bus, "@prices", member="bill", verify=1, timeout=WAIT_S) as bill:
+            assert bill.acquire(timeout=WAIT_S) == number + 1
+
+
 def give_and_die(bus_name: str, bridge_pid: int) -> None:
     """Gives a state, and dies, and a bridge before it, with the third piece."""
     n_pieces = 0
