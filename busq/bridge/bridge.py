@@ -477,8 +477,8 @@ class Bridge:
 
         The last one goes to the queue of the sender as well, which is done with all of them then.
         """
-        is_ours = item.what == wide_protocol.MESSAGE and item.group in self._local.groups
-        targets = self._views.targets(item.group) if is_ours else []
+        # Also of a group that this bridge runs without: what has members here has to be alike everywhere.
+        targets = self._views.targets(item.group) if item.what == wide_protocol.MESSAGE else []
         last = item.n_messages - 1
         await self._resend_part(item, (first, last), tail, self._local.receivers(targets, None), asked)
         to = self._local.receivers(targets, asked.request.reply_to if asked else None)

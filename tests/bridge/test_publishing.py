@@ -157,7 +157,7 @@ def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
     stream, answers = Stream(), []
     members = {"prices": Group(2, 0, (Member("m2", "b" * 200_000, 5, 7),))}
     bridge = bridge_of(
-        stream, members, note_progress=nothing, answer=lambda *given, text: answers.append((*given[1:], text))
+        stream, members, note_progress=nothing, answer=lambda *given, text, **_: answers.append((*given[1:], text))
     )
     bridge._load([asked(wide_protocol.ENTER, 1, bytes(8)), asked(wide_protocol.MESSAGE, 2, b"5")])
     asyncio.run(while_it_publishes(bridge, bridge._apply(began(1 << 20))))
@@ -178,3 +178,18 @@ def test_a_machine_that_answers_itself_knows_who_has_entered_since() -> None:
     assert views.hear_answer(5, views.encoded())
     assert views.targets("prices") == []
     assert read_groups(views.encoded()) == {"prices": Group(6, 0, (ann,))}
+
+
+def test_members_of_a_group_that_the_bridge_runs_without_get_its_messages() -> None:
+    sent: list[Any] = []
+
+    async def resend(item: batches.Item, part: tuple[int, int], tail: Any, to: list[int]) -> Any:
+        sent.extend(to)
+        yield part[1]
+
+    members = {"other": Group(1, 0, (Member("m1", "ann", 5, 7),))}
+    bridge = bridge_of(Stream(), members, receivers=lambda targets, _: targets, resend=resend)
+    item = batches.Item(wide_protocol.MESSAGE, 6, 1, "bob", "other", 1, wide_protocol.whole_body(b"5"))
+    batch = batches.Batch(batches.DATA, b"o" * 16, 0, 0, 0, batches.NO_DIGEST, 0, (item,))
+    asyncio.run(bridge._apply(Stored(2, "m2", batches.encode(batch))))
+    assert set(sent) == {7}
