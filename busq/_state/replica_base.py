@@ -18,8 +18,8 @@ from busq._state.batch import Batch, recorder
 from busq._state.commands import Commands, Raised, call_of, commands_in
 from busq._state.digests import digest_of_kinds
 from busq._state.plain_codec import PLAIN, name_of, written
-from busq._state.replica_engine import Engine, check_codec, close_if_there
-from busq._state.verify import check_digest
+from busq._state.replica_engine import Engine, close_if_there
+from busq._state.verify import check_codec, check_digest
 from busq.bus import Bus
 from busq.groups import checked_name
 from busq.peer import Codec

@@ -42,7 +42,7 @@ from busq._state.digests import digest_of_kinds
 from busq._state.exchange import CannotGiveError, StateExchange
 from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_reading import Completion, Reading, here
-from busq._state.verify import Verifier
+from busq._state.verify import Verifier, check_codec
 from busq.groups import wide_domain
 
 _LIMIT = 256  # messages that are applied before readers get a turn
@@ -473,15 +473,6 @@ class Engine(Reading):
                 f"{self.group!r} is kept with the codec {given['codec']!r}, and not with {name_of(self.codec)!r}: join "
                 f"with the same codec"
             )
-
-
-def check_codec(codec: Any, given: bytes, read: Any) -> None:
-    """Raise TypeError for a codec that has not given back what it was given: members would differ from joiners."""
-    if given and digest_of_kinds(read) != given:
-        raise TypeError(
-            f"the codec {name_of(codec)!r} reads another state than it was given to write: it takes one type for "
-            f"another, such as a list for a tuple or text for a number; what it gives is {read!r:.200}"
-        )
 
 
 def close_if_there(engine: weakref.ref[Engine]) -> None:

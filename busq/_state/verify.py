@@ -31,9 +31,9 @@ from typing import Any, NamedTuple, Protocol
 from busq import errors
 from busq._state.commands import Commands, Raised
 from busq._state.digests import DIGEST_BYTES, digest, digest_of_kinds
-from busq._state.plain_codec import PLAIN, written
+from busq._state.plain_codec import PLAIN, name_of, written
 
-__all__ = ["Applied", "Verifier", "check_digest"]
+__all__ = ["Applied", "Verifier", "check_codec", "check_digest"]
 
 _POSITION = struct.Struct("<Q")
 _DIGESTS = struct.Struct("<16sQ16s")  # of the state; the position from which results count; of those results
@@ -327,3 +327,12 @@ def _digest_of_result(result: Any) -> bytes:
     with contextlib.suppress(Exception):  # it has no digest
         return digest(result)[:_STEP_BYTES]
     return digest_of_kinds(result)[:_STEP_BYTES] or type(result).__qualname__.encode()
+
+
+def check_codec(codec: Any, given: bytes, read: Any) -> None:
+    """Raise TypeError for a codec that has not given back what it was given: members would differ from joiners."""
+    if given and digest_of_kinds(read) != given:
+        raise TypeError(
+            f"the codec {name_of(codec)!r} reads another state than it was given to write: it takes one type for "
+            f"another, such as a list for a tuple or text for a number; what it gives is {read!r:.200}"
+        )
