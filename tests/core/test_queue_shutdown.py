@@ -10,6 +10,7 @@ import os
 import pickle
 import queue as standard
 import random
+import resource
 import select
 import signal
 import sys
@@ -139,6 +140,22 @@ def test_an_immediate_end_is_the_end_for_join_but_for_what_was_got() -> None:
     queue.task_done()
     joining.join(PATIENCE_S)
     assert not joining.is_alive()
+
+
+def test_join_needs_no_descriptor() -> None:
+    queue: busq.JoinableQueue[int] = busq.JoinableQueue()
+    queue.put(0)
+    queue.get()
+    queue.shutdown(immediate=True)
+    report = threading.Timer(0.05, queue.task_done)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        report.start()
+        queue.join()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        report.join()
 
 
 @pytest.mark.parametrize("immediate", [False, True])
