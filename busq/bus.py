@@ -265,9 +265,9 @@ class Bus:
         together, and 1 to 64 for each), both for bus1 alone: other orders have none; `temporary`, the name goes with
         the last process that has the bus open, whatever ends it, and does not wait for `unlink`; `reserve`, False
         reserves memory where it is needed instead of now: then a bus with many places and a large arena costs what is
-        used of it, and a full file system is NoSpace where a peer joins, or first looks into its queue, or a message
-        is sent; `exist_ok`, open the bus if there is one of that name: it must have what was asked for here, in
-        whatever was not left out.
+        used of it, messages of 64 MiB and more may take as much as the arena beside it, until they are received, and a
+        full file system is NoSpace where a peer joins, or first looks into its queue, or a message is sent; `exist_ok`,
+        open the bus if there is one of that name: it must have what was asked for here, in whatever was not left out.
 
         A process has a bus open until it has closed its handle and the peers that joined through it; a forked child
         has it open as well.  Where the last process is killed, or ends by `os._exit`, the name goes when the next one

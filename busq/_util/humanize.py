@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["amount", "duration", "listed", "percent", "rounded", "short", "size"]
+__all__ = ["amount", "duration", "listed", "percent", "rounded", "short", "size", "size_in_use"]
 
 _LISTED_MAX = 4
 
@@ -43,6 +43,15 @@ def size(count: int) -> str:
         if count >= limit:
             return f"{count / limit:.3g} {unit}"
     return f"{count} B"
+
+
+def size_in_use(used: int, arena: int) -> str:
+    """Return how much of an arena is in use, and behind it, as words.
+
+    >>> size_in_use(1 << 20, 1 << 24), size_in_use(5 << 30, 2 << 30)
+    ('1 MiB of 16 MiB', '5 GiB in and behind an arena of 2 GiB')
+    """
+    return f"{size(used)} {'of' if used <= arena else 'in and behind an arena of'} {size(arena)}"
 
 
 def rounded(value: float) -> str:

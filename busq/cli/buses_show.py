@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.text import Text
 
-from busq._util.humanize import amount, duration, size
+from busq._util.humanize import amount, duration, size, size_in_use
 from busq.cli.show import narrow, new_table, print_lines, print_whole, yes
 from busq.ops.doctor import Finding, Report, waits_of
 from busq.ops.leftovers import Cleaning
@@ -55,7 +55,7 @@ def bus(facts: dict[str, Any]) -> None:
         f"{facts['name']}: order {facts['order']}, created {_date(facts['created_s'])} "
         f"by process {facts['creator_pid']}{kind}{ended}",
         f"{len(facts['peers'])} of {facts['peer_slots']} peer slots, {facts['capacity']:,} messages per queue",
-        f"{size(facts['arena_used_bytes'])} of {size(facts['arena_bytes'])} in use for messages, "
+        f"{size_in_use(facts['arena_used_bytes'], facts['arena_bytes'])} in use for messages, "
         f"{size(facts['segment_bytes'])} of shared memory in all",
     )
     if peers.row_count:
@@ -133,7 +133,7 @@ def _patient(report: Report) -> None:
     memory = facts["memory"]
     gone = f", {size(memory['gone_bytes'])} of it by peers that are gone" if memory["gone_bytes"] else ""
     head = Text.assemble((str(report.name), "bold"), f": {len(facts['peers'])} of {facts['peer_slots']} peer slots, ")
-    head.append(f"{size(memory['used_bytes'])} of {size(memory['bytes'])} in use for messages{gone}")
+    head.append(f"{size_in_use(memory['used_bytes'], memory['bytes'])} in use for messages{gone}")
     columns = ["peer", "state", "process", "waits for", "waited", "queue", "memory"]
     table = narrow(new_table("", *columns, left=columns[:4]))
     names = {peer["slot"]: _name(peer) for peer in facts["peers"]}

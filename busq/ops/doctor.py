@@ -18,7 +18,7 @@ from typing import Any
 import busq
 from busq._port.directory import default_directory
 from busq._port.lost_names import REASONS, lost
-from busq._util.humanize import amount, duration, listed, size
+from busq._util.humanize import amount, duration, listed, size, size_in_use
 from busq.bus import bus_names
 from busq.groups import View
 from busq.ops import leftovers
@@ -225,7 +225,7 @@ class _Diagnosis:
     def _find_wait_for_memory(self, peer: dict[str, Any], seconds: float) -> None:
         used, total = self._looks.stats["arena_used_bytes"], self._looks.stats["arena_bytes"]
         longest = max(self._looks.peers.values(), key=lambda other: other["depth"])
-        text = f"{peer['name']!r} has waited {duration(seconds)} for memory: {size(used)} of {size(total)} are in use"
+        text = f"{peer['name']!r} has waited {duration(seconds)} for memory: {size_in_use(used, total)} are in use"
         remedy = "let messages be received and views be released, or create the bus with a larger arena"
         if longest["depth"]:
             process = self._looks.processes[longest["slot"]]

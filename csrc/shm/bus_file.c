@@ -439,7 +439,7 @@ int busq_file_lost_its_name(int fd, char *name256)
   busq_header header;
   struct stat status;
   if (fstat(fd, &status) < 0 || status.st_nlink || pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header ||
-      header.magic != BUSQ_LAYOUT_MAGIC || header.state != BUSQ_HEADER_READY || header.is_removed)
+      header.magic != BUSQ_LAYOUT_MAGIC || header.version != BUSQ_LAYOUT_VERSION || header.state != BUSQ_HEADER_READY || header.is_removed)
     return 0;
   header.name[BUSQ_LAYOUT_NAME_BYTES_MAX] = '\0';
   memcpy(name256, header.name, sizeof header.name);

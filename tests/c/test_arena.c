@@ -2,6 +2,7 @@
 /* Memory for messages on their way: which peer has it, when it comes back, and that none is left without. */
 #include "harness/company.h"
 #include "harness/test.h"
+#include "shm/memory/extent.h"
 #include "shm/memory/peer.h"
 #include <pthread.h>
 
@@ -285,6 +286,17 @@ TEST(test_the_largest_message_fits_when_nothing_else_is_there)
     CHECK(take(a, largest) == NULL);
     release(record, 0);
   }
+  part();
+}
+
+TEST(test_a_damaged_reach_hides_no_memory)
+{
+  meet(PEERS, 8, ARENA_BYTES);
+  busq_peer *a = join("a");
+  const uint64_t reached = busq_extents_reached(company_bus);
+  company_bus->header->extents_reached = 1;
+  CHECK(busq_extents_reached(company_bus) == reached);
+  CHECK(take(a, ARENA_BYTES / 2));
   part();
 }
 

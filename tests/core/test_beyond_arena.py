@@ -191,6 +191,27 @@ def test_a_file_system_that_is_full_of_them_is_waited_for(tmp_path: Path) -> Non
     assert said.splitlines() == ["waits for the first", "True", "waits for the first", "no space"]
 
 
+LARGER_THAN_ALL = """
+import busq
+with busq.Bus.create("small", arena=256 << 20, reserve=False, temporary=True) as bus, bus.join("alice") as alice:
+    alice.send("alice", bytes(64 << 20), timeout=0)
+    try: alice.send("alice", bytes(128 << 20), timeout=0)
+    except busq.NoSpace: print("no space")
+"""
+
+
+def test_none_waits_for_more_than_the_file_system_has(tmp_path: Path) -> None:
+    assert in_small_file_system(tmp_path, "size=100m,mode=0700", LARGER_THAN_ALL) == "no space\n"
+
+
+def test_what_a_draft_has_reserved_counts(make_bus: Callable[..., busq.Bus]) -> None:
+    alice = make_bus(arena=128 << 20, reserve=False).join("alice")
+    for _ in range(2):  # one behind the arena, one in it
+        alice.reserve(65 << 20, timeout=0).send("alice", size=10)
+    with pytest.raises(busq.Full):
+        alice.reserve(65 << 20, timeout=0)
+
+
 def test_peek_shows_one_whole(make_bus: Callable[..., busq.Bus]) -> None:
     bus = make_bus(arena=ARENA)
     alice = bus.join("alice")

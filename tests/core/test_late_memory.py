@@ -16,7 +16,7 @@ SHIM = """
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-int n_calls, n_struck, fails_with, strikes;
+int n_calls, n_struck, fails_with, fails_from, strikes;
 static int answer(const char *name, int fd, int mode, off_t begin, off_t bytes)
 {
   int (*next)(int, int, off_t, off_t) = (int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT, name);
@@ -28,7 +28,7 @@ static int answer(const char *name, int fd, int mode, off_t begin, off_t bytes)
     errno = EINTR;
     return -1;
   }
-  if (fails_with) {
+  if (fails_with && bytes >= fails_from) {
     errno = fails_with;
     return -1;
   }
@@ -65,6 +65,16 @@ FULL = """
     assert n_sent > 10 and number("n_calls").value < 10, (n_sent, number("n_calls").value)
     for _ in range(n_sent): bob.recv(timeout=0)
     print("held")
+"""
+
+# A sender does not wait for a large message that has no memory, and asks for that once.
+LARGE = """
+    for size, fails_from in ((70 << 20, 0), (2 << 20, 1 << 20)):
+        number("fails_with").value, number("fails_from").value = errno.ENOSPC, fails_from
+        try: alice.send("bob", bytes(size), timeout=0)
+        except busq.NoSpace: print("held")
+        assert number("n_calls").value < 10, number("n_calls").value
+        number("n_calls").value = 0
 """
 
 # Not only a full file system has no memory: so has a group of processes with a limit.
@@ -148,6 +158,7 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("case", "said"),
     [
         pytest.param(FULL, "held\n", id="a full file system is asked once"),
+        pytest.param(LARGE, "held\n" * 2, id="a large message that can never fit is told at once"),
         pytest.param(NO_MEMORY, "held\n" * 3, id="memory that can't be had is an error"),
         pytest.param(RING, "held\n" * 8, id="a queue that has no memory is an error where it is used"),
         pytest.param(HANDS, "held\n" * 2, id="a reader that can keep no more leaves the rest to others"),

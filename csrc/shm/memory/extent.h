@@ -41,6 +41,8 @@ static inline uint64_t busq_arena_extent_of(const busq_bus *bus, uint64_t unit)
 static inline uint64_t busq_extents_reached(const busq_bus *bus)
 {
   const uint64_t reached = busq_load_acquire(&bus->header->extents_reached);
+  if (BUSQ_UNLIKELY(reached < bus->first_reach))
+    return bus->first_reach;
   return BUSQ_LIKELY(reached <= bus->geometry.huge_from) ? reached : bus->geometry.huge_from;
 }
 
@@ -193,14 +195,21 @@ static inline bool busq_record_is_needed(const busq_bus *bus, busq_record *recor
          !busq_record_is_done(bus, record);
 }
 
-/* Bytes of memory that an extent takes.  Of a run behind the arena, the first extent stands for all. */
+uint64_t busq_run_length(const busq_bus *bus, uint64_t first);
+
+/* Bytes of memory that an extent takes.  Of a run behind the arena, the first extent stands for all, and its length for
+ * what a draft reserved that was sent with less. */
 static inline uint64_t busq_extent_used_bytes(const busq_bus *bus, uint64_t extent, uint64_t word)
 {
   const uint32_t kind = busq_extent_kind(word);
   if (BUSQ_LIKELY(extent < bus->geometry.huge_from))
     return kind == BUSQ_EXTENT_FREE ? 0 : bus->geometry.extent_bytes;
-  const busq_record *record = kind == BUSQ_EXTENT_LARGE ? busq_extent_record(bus, extent) : NULL;
-  return record ? busq_load_relaxed(&record->size_bytes) : 0;
+  if (kind != BUSQ_EXTENT_LARGE && kind != BUSQ_EXTENT_FREEING)
+    return 0;
+  const busq_record *record = busq_extent_record(bus, extent);
+  const uint64_t length = busq_run_length(bus, extent), bytes = record ? busq_load_relaxed(&record->size_bytes) : 0;
+  const uint64_t full = length ? (length - 1) * BUSQ_LAYOUT_HUGE_BYTES : 0;
+  return bytes > full ? bytes : full;
 }
 
 #endif /* BUSQ_SHM_MEMORY_EXTENT_H */

@@ -71,8 +71,5 @@ bool busq_huge_is_welcome(const busq_bus *bus, uint64_t bytes)
 
 bool busq_huge_may_fit(const busq_bus *bus, uint64_t bytes)
 {
-  struct statvfs all;
-  if (fstatvfs(bus->fd, &all) == 0 && all.f_blocks && all.f_blocks * (uint64_t)all.f_frsize < bytes)
-    return false;
-  return busq_reserve_has_runs(bus);
+  return busq_reserve_may_ever_hold(bus, bytes) && busq_reserve_has_runs(bus);
 }

@@ -19,19 +19,18 @@ bool busq_run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t le
 
 /* From the end of the table, so that slabs, which begin at its start, do not break up the long runs.  Where the file
  * system has no memory for a run, what is reserved already may hold it. */
-static uint64_t run_claim_before(busq_bus *bus, uint32_t slot, uint64_t length, uint64_t end)
+static uint64_t run_claim_before(busq_bus *bus, uint32_t slot, uint64_t length, uint64_t end, bool *is_shortp)
 {
   uint64_t n_free = 0;
-  bool is_short = false;
   for (uint64_t at = end; at-- > bus->geometry.peers;) {
-    n_free = busq_extent_is_free(bus, at, is_short) ? n_free + 1 : 0;
+    n_free = busq_extent_is_free(bus, at, *is_shortp) ? n_free + 1 : 0;
     if (n_free < length)
       continue;
     if (busq_reserve_extents(bus, at, length)) {
       if (busq_run_claim_at(bus, slot, at, length))
         return at;
     } else {
-      is_short = true;
+      *is_shortp = true;
       at = end;
     }
     n_free = 0;
@@ -41,9 +40,10 @@ static uint64_t run_claim_before(busq_bus *bus, uint32_t slot, uint64_t length, 
 
 static uint64_t run_claim(busq_bus *bus, uint32_t slot, uint64_t length)
 {
+  bool is_short = false;
   uint64_t first, end = busq_extents_reached(bus);
-  while (!(first = run_claim_before(bus, slot, length, end))) {
-    const uint64_t reached = busq_reserve_reach(bus, length);
+  while (!(first = run_claim_before(bus, slot, length, end, &is_short))) {
+    const uint64_t reached = is_short ? end : busq_reserve_reach(bus, length);
     if (reached == end)
       return 0;
     end = reached;

@@ -23,7 +23,6 @@ busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes);
 bool busq_run_claim_at(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length);
 /* Makes a run of extents that were claimed. */
 busq_record *busq_run_become_large(busq_bus *bus, uint32_t slot, uint64_t first, uint64_t length, uint64_t bytes);
-uint64_t busq_run_length(const busq_bus *bus, uint64_t first);
 /* Called only by the process that changed LARGE to FREEING, or by one burying it. */
 void busq_run_free(busq_bus *bus, uint64_t first);
 /* Changes LARGE, as seen, to FREEING, and gives the run back; false where another process was faster. */

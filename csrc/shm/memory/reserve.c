@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define HANDS_AT_ONCE UINT64_C(256) /* a page */
@@ -70,15 +71,20 @@ uint64_t busq_reserve_first_reach(const busq_geometry *geometry)
 
 uint64_t busq_reserve_reach(busq_bus *bus, uint64_t length)
 {
+  const uint64_t found = busq_load_acquire(&bus->header->extents_reached); /* lower than what is seen if damaged */
   const uint64_t seen = busq_extents_reached(bus), all = bus->geometry.huge_from;
   const uint64_t step = length > EXTENTS_AT_ONCE ? length : EXTENTS_AT_ONCE;
   const uint64_t next = all - seen < step ? all : seen + step;
-  if (next == seen || range_reserve(bus, bus->geometry.table_offset + seen * sizeof(busq_extent),
-                                    (next - seen) * sizeof(busq_extent)))
+  if (next == seen)
+    return seen;
+  const uint64_t begin = bus->geometry.table_offset + seen * sizeof(busq_extent);
+  const bool is_short = range_reserve(bus, begin, (next - seen) * sizeof(busq_extent)) != 0;
+  __atomic_store_n(&bus->is_short, is_short, __ATOMIC_RELAXED);
+  if (is_short)
     return seen;
   BUSQ_STEP("reach");
   /* SYNC POINT reach: these words have memory before any process can see that they are reached. */
-  (void)busq_cas64(&bus->header->extents_reached, seen, next);
+  (void)busq_cas64(&bus->header->extents_reached, found, next);
   return busq_extents_reached(bus);
 }
 
@@ -199,6 +205,12 @@ bool busq_reserve_has_runs(const busq_bus *bus)
   return false;
 }
 
+bool busq_reserve_may_ever_hold(const busq_bus *bus, uint64_t bytes)
+{
+  struct statvfs all;
+  return fstatvfs(bus->fd, &all) != 0 || !all.f_blocks || all.f_blocks * (uint64_t)all.f_frsize >= bytes;
+}
+
 bool busq_reserve_may_fit_small(const busq_bus *bus, uint32_t slot)
 {
   return !bus->geometry.reserves_late || is_reserved(bus, slot) || busq_reserve_has_runs(bus);
@@ -211,5 +223,6 @@ bool busq_reserve_may_fit(const busq_bus *bus, uint64_t n_extents)
   uint64_t n_reserved = 0;
   for (uint64_t extent = bus->geometry.peers; extent < busq_extents_reached(bus); extent++)
     n_reserved += is_reserved(bus, extent);
-  return n_reserved >= n_extents || busq_reserve_has_runs(bus);
+  return n_reserved >= n_extents ||
+         (busq_reserve_may_ever_hold(bus, n_extents * bus->geometry.extent_bytes) && busq_reserve_has_runs(bus));
 }

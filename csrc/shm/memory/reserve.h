@@ -61,6 +61,8 @@ bool busq_reserve_run(const busq_bus *bus, uint64_t first, uint64_t bytes);
 void busq_reserve_give_back(const busq_bus *bus, uint64_t first, uint64_t length);
 /* Are there messages behind the arena, whose memory will be the file system's again? */
 bool busq_reserve_has_runs(const busq_bus *bus);
+/* False where the whole file system is smaller. */
+bool busq_reserve_may_ever_hold(const busq_bus *bus, uint64_t bytes);
 /* False where the peer could not reserve its own extent, which it has not used so far, and nothing behind the arena will
  * give memory back to the file system. */
 bool busq_reserve_may_fit_small(const busq_bus *bus, uint32_t slot);
