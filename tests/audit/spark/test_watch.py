@@ -365,6 +365,7 @@ def test_a_sender_whose_log_comes_after_the_delay_is_judged_exactly(trace: Trace
 
 def test_a_process_that_appears_late_has_sent_what_looked_invented(tmp_path: Path) -> None:
     trace = Trace(tmp_path)
+    trace.take(trace.write(0, sent(1)), trace.write(2, (Kind.SEND, message_of(2, 1), [])))
     assert trace.take(trace.write(1, got(1, sender=3)), now=0) == ["phantom: bob delivered p3.1, which nobody sent"]
     with Writer(tmp_path / "more", run="day", names=["ann", "bob", "cleo", "dan"]) as more:
         path = more.write(3, {"kind": [Kind.SEND], "message": [message_of(3, 1)], "destinations": [[1]]})
@@ -440,7 +441,8 @@ def test_a_late_log_is_judged_in_the_end_where_there_was_no_time_before(trace: T
 
 
 def test_a_repetition_is_told_from_what_was_sent_to_somebody_else(trace: Trace) -> None:
-    texts = trace.take(trace.write(0, sent(1, 1), sent(2, 2)), trace.write(1, got(1), got(1), got(2), got(1, sender=9)))
+    bob = trace.write(1, got(1), got(1), got(2), got(1, sender=9))
+    texts = trace.take(trace.write(0, sent(1, 1), sent(2, 2)), bob, trace.write(2, got(2)))
     assert texts == [
         "duplicated: bob delivered ann.1 more than once",
         "phantom: bob delivered ann.2, which ann did not send to it",
@@ -491,7 +493,18 @@ def test_only_what_is_claimed_is_held_against_a_trace(tmp_path: Path) -> None:
     assert (trace.watch.counts, trace.watch.claimed) == ({"fifo": 1}, {})
 
 
+def test_what_nobody_sent_may_be_of_a_process_without_a_log(trace: Trace) -> None:
+    """The whole audit says so too: "the log of cleo is empty"."""
+    trace.take(trace.write(0, sent(1, 1)), trace.write(1, got(1), got(1, sender=9)), now=0)
+    assert trace.watch.finish(9) == []
+    assert trace.watch.unproven == 1
+    cleo = trace.write(2, (Kind.SEND, message_of(2, 1), []))
+    assert trace.take(cleo, now=10) == ["phantom: bob delivered p9.1, which nobody sent"]
+    assert trace.watch.unproven == 0
+
+
 def test_a_flood_is_counted_and_the_first_ones_are_told(trace: Trace) -> None:
+    trace.take(trace.write(0, sent(1)), trace.write(2, (Kind.SEND, message_of(2, 1), [])))
     texts = trace.take(trace.write(1, *[got(1, sender=7) for _ in range(500)]), now=0)
     assert [text for text in texts if "more like" in text] == [
         "phantom: and 480 more like these",

@@ -233,12 +233,15 @@ class Run:
                 yield from self._match(process, where, now, delay_s)
 
     def _known(self, senders: Ints) -> Ints:
-        """How far the logs of these senders have come, as messages; of one that can't be, beyond everything."""
+        """How far the logs of these senders have come, as messages; of one that can't be, beyond everything.
+
+        While a process has no log, nothing is: what nobody sent may be of that process.
+        """
         unique, inverse = np.unique(senders, return_inverse=True)
         count = self.population
         known = [
             (sender << 32 | self.processes[sender].sent if sender in self.processes else sender << 32)
-            if 0 <= sender < count
+            if 0 <= sender < count or len(self.processes) < count
             else np.iinfo(np.int64).max
             for sender in unique.tolist()
         ]
