@@ -493,8 +493,38 @@ def test_only_what_is_claimed_is_held_against_a_trace(tmp_path: Path) -> None:
     assert (trace.watch.counts, trace.watch.claimed) == ({"fifo": 1}, {})
 
 
+def test_an_aborted_send_is_neither_awaited_nor_held_against_what_overtook_it(trace: Trace) -> None:
+    aborted = Kind.ABORT, message_of(0, 1), []
+    trace.take(trace.write(0, sent(1, 1), aborted, sent(2, 1)), trace.write(1, got(2)), now=0)
+    trace.watch.finish(9)
+    assert (trace.watch.counts, trace.watch.pending) == ({}, 0)
+
+
+def test_a_retry_of_what_is_in_flight_reads_nothing_again(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("busq.audit.spark.following.run.RECENT", 1600)  # 100 per receiver
+    first = trace.write(0, *[sent(number, 1) for number in range(1, 201)])
+    trace.take(first, trace.write(1, *[got(number) for number in range(1, 201)]), trace.write(0, sent(201, 1)), now=0)
+    Path(first).unlink()  # reading again would fail, and report it
+    resent = "resent: ann sent ann.201 again, or out of turn: nothing is said about it"
+    assert trace.take(trace.write(0, sent(201, 1)), now=1) == [resent]
+
+
+@pytest.mark.parametrize("kind", ["lost", "phantom"])
+def test_a_fault_too_old_to_be_remembered_is_taken_back_when_its_message_is_resent(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("busq.audit.spark.following.run.RECENT", 1600)  # 100 per receiver
+    to = 1 if kind == "lost" else 2
+    trace.take(trace.write(0, *[sent(number, to) for number in range(1, 151)], sent(151, 1)), now=0)
+    trace.take(trace.write(1, *[got(number) for number in range(1, 152) if kind == "phantom" or number == 151]), now=0)
+    trace.watch.tick(5.0)
+    assert trace.watch.counts == {kind: 150}
+    trace.take(trace.write(0, sent(1, 1)), now=6)
+    trace.watch.finish(20)
+    assert trace.watch.counts == {kind: 149, "resent": 1}
+
+
 def test_what_nobody_sent_may_be_of_a_process_without_a_log(trace: Trace) -> None:
-    """The whole audit says so too: "the log of cleo is empty"."""
     trace.take(trace.write(0, sent(1, 1)), trace.write(1, got(1), got(1, sender=9)), now=0)
     assert trace.watch.finish(9) == []
     assert trace.watch.unproven == 1

@@ -29,6 +29,7 @@ from busq.audit.spark.following.state import (
     Process,
     Receiver,
     append,
+    is_among,
     keep,
     of_each,
 )
@@ -38,7 +39,6 @@ __all__ = ["Run", "numbers_of"]
 
 RECENT = 1 << 20  # of each run, shared by its receivers: the last messages that they delivered
 IN_FLIGHT_MAX = 1 << 20  # of each run
-HOLES_MAX = 1000  # of each sender
 
 _NUMBER = (1 << 32) - 1
 _FLYING = ("flying", "flying_stamp", "flying_since")
@@ -68,7 +68,7 @@ class Run:
         self.unwatched = 0  # messages in flight that were too many to remember
         self.has_views = False  # it has groups
         self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
-        self.resent: Ints = np.empty(0, np.int64)  # sent again, or out of turn: not judged
+        self.resent: Ints = np.empty(0, np.int64)  # sorted; sent again, out of turn, or sent and aborted: not judged
 
     def process_name(self, process: int) -> str:
         """Return what a process is called."""
@@ -156,42 +156,38 @@ class Run:
         if np.any(sent >> 32 != process):
             self.reason = f"the messages of {name} are not named by their sender and a number"
             return
-        highest = np.maximum.accumulate(np.concatenate([[process << 32 | who.sent], sent]))
-        again = sent[sent <= highest[:-1]]
-        for one in again.tolist():
+        is_named = is_send | ((kind == Kind.ABORT) & (message >> 32 == process))
+        named = message[is_named]
+        highest = np.maximum.accumulate(np.concatenate([[process << 32 | who.sent], named]))
+        is_again = named <= highest[:-1]
+        for one in named[is_again & is_send[is_named]].tolist():
             text = f"{name} sent {self.message_name(one)} again, or out of turn: nothing is said about it"
             yield Found("resent", process, (one,), text)
-        self._except(again)
-        self._number(process, message[is_send | (kind == Kind.ABORT)])
+        self._except(named[is_again])
+        who.reach(np.sort(named & _NUMBER))
         if len(sent) and "destinations" in table.column_names:
             self._fly(sent, stamp[is_send], table["destinations"].filter(pa.array(is_send)), now)
 
     def _except(self, resent: Ints) -> None:
         """Judge these no more; where deliveries of them were judged before, all is to be judged again without them."""
-        self.resent = np.union1d(self.resent, resent)
-        self.reason = "too many messages were sent more than once" if len(self.resent) > RECENT else self.reason
-        for where in self.receivers.values() if len(resent) else ():
-            judged = (where.recent, where.skipped, where.lost, where.strays, where.open)
-            self.is_stale |= where.has_forgotten or any(np.any(np.isin(resent, its)) for its in judged)
-            keep(where, _FLYING, ~np.isin(where.flying, resent))
-            keep(where, _EARLY, ~np.isin(where.early, resent))
-
-    def _number(self, process: int, named: Ints) -> None:
-        """Note how far a log has come, and where it may lack sends: their numbers are left out."""
-        who = self.process(process)
-        numbers = np.sort(named[named >> 32 == process] & _NUMBER)
-        numbers = numbers[numbers > who.sent]
-        if not len(numbers):
+        new = np.unique(resent[~is_among(resent, self.resent)])
+        if not len(new):
             return
-        before = np.concatenate([[who.sent], numbers[:-1]])
-        skips = np.flatnonzero(numbers - before > 1)
-        if not who.is_torn:
-            skips = skips[before[skips] == 0]  # what was sent before its log began
-        who.holes += [(int(before[at]) + 1, int(numbers[at]) - 1) for at in skips]
-        surplus = len(who.holes) - HOLES_MAX
-        if surplus > 0:
-            who.holes[: surplus + 1] = [(who.holes[0][0], who.holes[surplus][1])]
-        who.sent, who.is_torn = int(numbers[-1]), False
+        self.resent = np.insert(self.resent, np.searchsorted(self.resent, new), new)
+        if len(self.resent) > RECENT:
+            self.reason = "too many messages were sent again, or out of turn"
+        for process, where in self.receivers.items():
+            self.is_stale = self.is_stale or self._was_judged(process, where, new)
+            keep(where, _FLYING, ~is_among(where.flying, new))
+            keep(where, _EARLY, ~is_among(where.early, new))
+
+    def _was_judged(self, process: int, where: Receiver, resent: Ints) -> bool:
+        """Return whether one of these may have been judged at a process: not where it is in flight or was not sent."""
+        judged = (where.recent, where.skipped, where.lost, where.strays, where.open)
+        if where.has_cut or any(np.any(is_among(its, resent)) for its in judged):
+            return True
+        others = resent[~is_among(resent, where.flying)].tolist() if where.has_forgotten else ()
+        return any(self.was_sent(one, process) is not False for one in others)
 
     def _fly(self, message: Ints, stamp: Ints, destinations: Any, now: float) -> None:
         """Put what was sent on its way."""
@@ -205,7 +201,7 @@ class Run:
         starts = np.flatnonzero(np.diff(to, prepend=-1))
         for begin, end in zip(starts, [*starts[1:], len(to)], strict=True):
             where = self.receiver(int(to[begin]))
-            is_judged = ~np.isin(message[begin:end], self.resent)
+            is_judged = ~is_among(message[begin:end], self.resent)
             new, new_stamp = message[begin:end][is_judged], stamp[begin:end][is_judged]
             where.flying, first = np.unique(np.concatenate([where.flying, new]), return_index=True)
             where.flying_stamp = np.concatenate([where.flying_stamp, new_stamp])[first]
@@ -218,7 +214,7 @@ class Run:
         code[kind == Kind.DELIVER], code[kind == Kind.REDELIVER] = DELIVERED, AGAIN
         code[(kind == Kind.SEND) & (stamp >= 0)] = SENT
         code[(kind == Kind.PASS) & (message >= 0)] = PASSED
-        chosen = (code >= 0) & ~np.isin(message, self.resent)
+        chosen = (code >= 0) & ~is_among(message, self.resent)
         more = message[chosen], stamp[chosen], np.full(int(np.sum(chosen)), now), code[chosen]
         append(self.receiver(process), _EARLY, more)
 
@@ -235,7 +231,7 @@ class Run:
     def _known(self, senders: Ints) -> Ints:
         """How far the logs of these senders have come, as messages; of one that can't be, beyond everything.
 
-        While a process has no log, nothing is: what nobody sent may be of that process.
+        While a process has no log, nothing is: a name that no log explains may be of that process.
         """
         unique, inverse = np.unique(senders, return_inverse=True)
         count = self.population
@@ -433,7 +429,9 @@ class Run:
                 invented.append(one)
                 yield Found("phantom", process, (one,), f"{event}, which {self._why_not(one)}")
         append(where, _OPEN, (message[opening], stamp[opening], code[opening]))
-        where.strays = np.concatenate([where.strays, np.array(invented, np.int64)])[-self._share() :]
+        strays = np.concatenate([where.strays, np.array(invented, np.int64)])
+        where.strays = strays[-self._share() :]
+        where.has_cut = where.has_cut or len(where.strays) < len(strays)
 
     def _looked_up(self, where: Receiver, one: int, process: int) -> bool | None:
         """Whether it was sent to the process, and delivered so long ago that it is forgotten; None: not known."""
@@ -470,6 +468,7 @@ class Run:
             lost = np.concatenate([where.lost, where.flying[due & ~untold]])
             self._forget(where, np.concatenate([lost[: -self._share()], where.flying[untold]]))
             where.lost = lost[-self._share() :]
+            where.has_forgotten = where.has_forgotten or len(where.lost) < len(lost)
             keep(where, _FLYING, ~due)
 
     def _share(self) -> int:

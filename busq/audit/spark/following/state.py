@@ -6,6 +6,7 @@
   that were overdue for a judgement; the last messages it delivered, to know a repetition from a message that was never
   sent to it.
 - of a sender: how far its log has come, and which numbers are missing there.
+- of the run: the messages that were sent again, or out of turn.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ __all__ = [
     "Process",
     "Receiver",
     "append",
+    "is_among",
     "keep",
     "of_each",
 ]
+
+HOLES_MAX = 1000  # of each sender
 
 _NONE = np.empty(0, np.int64)
 _TIMES = np.empty(0, np.float64)
@@ -61,6 +65,21 @@ class Process:
     is_torn: bool = False  # events are missing since the last number
     holes: list[tuple[int, int]] = field(default_factory=list)  # numbers that its log may lack
 
+    def reach(self, numbers: Ints) -> None:
+        """Note how far the log has come, and where it may lack sends; `numbers` are sorted."""
+        numbers = numbers[numbers > self.sent]
+        if not len(numbers):
+            return
+        before = np.concatenate([[self.sent], numbers[:-1]])
+        skips = np.flatnonzero(numbers - before > 1)
+        if not self.is_torn:
+            skips = skips[before[skips] == 0]  # what was sent before its log began
+        self.holes += [(int(before[at]) + 1, int(numbers[at]) - 1) for at in skips]
+        surplus = len(self.holes) - HOLES_MAX
+        if surplus > 0:
+            self.holes[: surplus + 1] = [(self.holes[0][0], self.holes[surplus][1])]
+        self.sent, self.is_torn = int(numbers[-1]), False
+
 
 @dataclass
 class Receiver:
@@ -83,7 +102,8 @@ class Receiver:
     last: dict[int, int] = field(default_factory=dict)  # of each sender, the highest message delivered
     forgotten: dict[int, int] = field(default_factory=dict)  # of each sender, the highest that is not watched any more
     passed: set[int] = field(default_factory=set)  # senders judged since something of theirs is open; -1: stamps were
-    has_forgotten: bool = False  # more was delivered than `recent` holds
+    has_forgotten: bool = False  # more was delivered than `recent` holds, or lost than `lost` does
+    has_cut: bool = False  # more was invented than `strays` holds
     stamp: int = -1
     stamped: int = -1  # the message at that stamp
     hole_since: float = float("-inf")  # when its log last lacked something
@@ -117,6 +137,13 @@ def keep(where: Receiver, names: tuple[str, ...], chosen: Ints) -> None:
     """Keep the chosen rows of arrays of a receiver that belong together."""
     for name in names:
         setattr(where, name, getattr(where, name)[chosen])
+
+
+def is_among(message: Ints, names: Ints) -> Ints:
+    """Return which messages are among these names, which are sorted."""
+    if not len(names):
+        return np.zeros(len(message), np.bool_)
+    return names[np.minimum(np.searchsorted(names, message), len(names) - 1)] == message
 
 
 def of_each(last: dict[int, int], senders: Ints) -> Ints:
