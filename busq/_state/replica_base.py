@@ -290,6 +290,9 @@ class Replica:
         """Have an entry of a row taken out everywhere, by the `_withdraw` of a class that has rows."""
         return self._busq.call_or_queue(call_of(self._busq_commands.numbers["_withdraw"], tuple(mine), {}))
 
+    def _busq_begin(self, key: int) -> None:
+        """Begin in a group of several machines, whose members may have counted before, at most up to `key`."""
+
     def _busq_check(self, *args: Any, **kwargs: Any) -> None:
         """Compare the arguments of `__init__` with the state that has been taken, where that matters."""
 

@@ -406,6 +406,8 @@ class Engine(Reading):
     def begin_anew(self) -> None:
         """Begin with the state that `__init__` made."""
         self.position = 0
+        if self._wide is not None:
+            self._applied_to._busq_begin(self._wide.key)
         self._begin_to_verify()
 
     def _begin_to_verify(self) -> None:

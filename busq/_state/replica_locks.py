@@ -134,6 +134,9 @@ class Lock(Replica):
         self.number += bool(row and row[0] != self.row[0])
         self.row = row
 
+    def _busq_begin(self, key: int) -> None:
+        self.number = key
+
     def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Release what the dead held."""
         self._keep([one for one in self.row if one[0] in members])
@@ -203,6 +206,9 @@ class Election(Replica):
     def _keep(self, candidates: list[str]) -> None:
         self.term += bool(candidates and candidates[:1] != self.candidates[:1])
         self.candidates = candidates
+
+    def _busq_begin(self, key: int) -> None:
+        self.term = key
 
     def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Let the next one lead where the leader has died."""

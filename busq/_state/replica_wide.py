@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from busq import errors
 from busq._port.wide_protocol import DATA_BYTES_MAX, MESSAGE, inbox_of, read_answer, request_head
+from busq._port.wide_views import Group
 from busq.groups import View, checked_name, wide_domain
 
 _TO_ONE = struct.Struct("<cH")
@@ -47,6 +48,7 @@ class WideWords:
         self._numbers = itertools.count(_FIRST_NUMBER)
         self._members: tuple[str, ...] = ()
         self.me = ""  # "MACHINE/peer", known by the first view
+        self.key = 0  # of the last view: higher than all that was counted before it, one by each message
 
     def send(self, to: str, data: Any, *, timeout: float | None) -> None:
         """Send to the group, or to one member, without a wait until that is delivered.
@@ -70,6 +72,7 @@ class WideWords:
         """Note the members of a view; Unreachable where this one has gone."""
         self.me = self.me or view.joined[0]
         self._members = view.members
+        self.key = Group(view.number).key
         if self.me not in view.members:
             raise _open_error(
                 f"{self.me!r} is no member of '@{self._group}' any more: its machine was silent, and was put out, and "
