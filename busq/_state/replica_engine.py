@@ -71,6 +71,7 @@ class Engine(Reading):
         # A thread that looked again and again before it slept would hold the interpreter back from its owner.
         self.peer = bus.join(member, spin_us=0)
         self._wide = self._wide_words(group)  # None: all members are on this bus
+        self.is_wide = self._wide is not None
         self._send = self.peer.send if self._wide is None else self._wide.send
         chunk = chunk_bytes(bus._raw().facts()["arena"])
         if self._wide is not None:

@@ -15,6 +15,7 @@ from busq import errors
 from busq._port.arguments import integer
 from busq._port.deadline import Deadline
 from busq._state.replica_base import Replica, command
+from busq._state.replica_wide import open_error
 from busq._state.waits import waits
 
 __all__ = ["Barrier", "Election", "Lock"]
@@ -249,7 +250,8 @@ class Barrier(Replica):
 
         Parameters: `timeout`, how many seconds to wait: None waits for ever.
 
-        Errors: Empty after the timeout: it waits no more; ShutDown, ForkedHandle, Diverged; ValueError, TypeError.
+        Errors: Empty after the timeout: it waits no more; Unreachable where another machine may have counted it, and
+        that was not learned in time; ShutDown, ForkedHandle, Diverged; ValueError, TypeError.
         """
         deadline = Deadline(timeout)
         mine: list[Any] = [self.member, next(_tickets)]
@@ -263,10 +265,14 @@ class Barrier(Replica):
             is_settled = True
             raise
         except errors.Empty:
-            was_last = self._busq_withdraw(mine) == [False] and passing > 0  # all went on just then
+            found = self._busq_withdraw(mine)
             is_settled = True
-            if not was_last:
+            if found is None and self._busq.is_wide:
+                raise open_error("whether all have gone on with this one was not learned in time") from None
+            (passings,) = found or [0]
+            if not passings:
                 raise
+            passing = passing or passings  # all went on just then
         finally:
             if not is_settled:
                 with contextlib.suppress(errors.ShutDown):
@@ -282,10 +288,12 @@ class Barrier(Replica):
         return passing
 
     @command
-    def _withdraw(self, member: str, ticket: int) -> bool:
-        was_there = [member, ticket] in self.row
-        self.row = [one for one in self.row if one != [member, ticket]]
-        return was_there
+    def _withdraw(self, member: str, ticket: int) -> int:
+        """Return how often all have gone on, if they did so with this one; otherwise 0."""
+        row = [one for one in self.row if one != [member, ticket]]
+        passings = self.passings if len(row) == len(self.row) else 0
+        self.row = row
+        return passings
 
     def on_view(self, members: tuple[str, ...], joined: tuple[str, ...], left: tuple[str, ...]) -> None:
         """Count the members that are there."""

@@ -74,7 +74,7 @@ class WideWords:
         self._members = view.members
         self.key = Group(view.number).key
         if self.me not in view.members:
-            raise _open_error(
+            raise open_error(
                 f"{self.me!r} is no member of '@{self._group}' any more: its machine was silent, and was put out, and "
                 "what this replica has called since is not applied; join again"
             )
@@ -95,11 +95,11 @@ class WideWords:
     def _read_local(self, message: Any) -> Word | None:
         """Return what this peer has sent to itself."""
         if message.sender == self._inbox:
-            raise _open_error(f"the bridge refuses what this replica sends: {read_answer(message.data).text}")
+            raise open_error(f"the bridge refuses what this replica sends: {read_answer(message.data).text}")
         return Word(self.me, message.data) if message.sender == self._peer.name else None
 
 
-def _open_error(text: str) -> errors.Unreachable:
+def open_error(text: str) -> errors.Unreachable:
     """Return what calls get that may have been applied."""
     error = errors.Unreachable(text)
     error.sent = None  # type: ignore[assignment]

@@ -16,6 +16,7 @@ from bridging import WAIT_S, Machine, machine, run_busq, server, wait_until  # n
 from conftest import Child
 
 import busq
+from busq._state.replica_engine import Engine
 from busq._state.replica_wide import WideWords
 from busq.replica import Barrier, Counter, Dict, Election, Lock
 
@@ -129,6 +130,30 @@ def test_who_begins_anew_counts_on_from_those_before(machine: Make, kind: Any) -
         with here.bus.join("looks") as looks:
             wait_until("none is there", lambda: not looks.view("prices").members)
     assert numbers == sorted(set(numbers))
+
+
+def test_a_barrier_that_was_passed_is_not_given_up(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Barrier.join(bus, "b", 1, member="ann") as barrier:
+        once = Engine.call
+
+        def call(engine: Engine, calls: Any, timeout: float | None = None) -> Any:
+            results = once(engine, calls, timeout)
+            if is_late.pop():
+                raise busq.Empty("the result comes behind the timeout")
+            return results
+
+        monkeypatch.setattr(Engine, "call", call)
+        is_late = [False, True]
+        assert barrier.wait(1) == 1
+        barrier._busq.is_wide = True
+        is_late = [True, True]
+        with pytest.raises(busq.Unreachable, match="was not learned in time") as caught:
+            barrier.wait(1)
+        assert caught.value.sent is None
+        barrier.parties, barrier._busq.is_wide = 2, False
+        is_late = [False, True]
+        with pytest.raises(busq.Empty):
+            barrier.wait(1)
 
 
 def give_and_die(bus_name: str, bridge_pid: int) -> None:
