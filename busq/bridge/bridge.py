@@ -342,6 +342,8 @@ class Bridge:
         place, last = found
         if last.kind == batch.kind and last.name == batch.name:  # what puts it out has the name of its next one
             return place
+        if last.kind == batches.OUT:
+            await self._let_reader_end()
         self._check_fence(last)
         if place > self._expected:
             self._expected = place  # a predecessor's last one: our marker comes behind it
@@ -356,11 +358,17 @@ class Bridge:
         """Raise the reason why the stream has nothing of this machine, which has published."""
         with contextlib.suppress(Again):
             if (await self._engine.ends())[1] >= self._expected:
+                await self._let_reader_end()
                 raise Fenced(f"machine {self.machine!r} was put out, since it was silent: start it again")
             raise OtherHistory(
                 f"the stream of domain {self._local.domain!r} ends before {self._expected}, where this machine's last "
                 "batch stood: it was made anew, or came back empty"
             )
+
+    async def _let_reader_end(self) -> None:
+        """Wait while the reader, if it has begun, tells the members here that they are out, and raises Fenced."""
+        if self._views.first:
+            await asyncio.sleep(self._lease_s)  # behind that, it is held up
 
     def _check_fence(self, last: Batch) -> None:
         if last.kind == batches.OUT:

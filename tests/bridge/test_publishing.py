@@ -84,6 +84,34 @@ def test_what_puts_a_machine_out_is_not_taken_for_its_next_batch() -> None:
     assert len(stream.stored) == 1
 
 
+def test_one_that_is_put_out_first_lets_its_reader_tell_the_members() -> None:
+    stream, told = Stream(), []
+
+    async def resend(item: batches.Item, part: tuple[int, int], tail: Any, to: list[Any]) -> Any:
+        told.append(item.what)
+        yield part[1]
+
+    members = {"prices": Group(1, 0, (Member("m1", "ann", 5, 7),))}
+    local = {"receivers": lambda targets, _: targets, "resend": resend, "drop_old_views": lambda: None}
+    bridge = bridge_of(stream, members, note_progress=nothing, views=SimpleNamespace(name="views"), **local)
+    last = batches.Batch(batches.TICK, BUS_ID, 0, 0, 0, batches.NO_DIGEST, 0)
+
+    async def reads() -> None:
+        await bridge._apply(began(1))
+        bridge._views.first = 1
+        await put_out(stream, Stored(0, "m1", b""), last)
+        publishing = asyncio.ensure_future(bridge._publish(batches.TICK))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not publishing.done()
+        publishing.cancel()
+        await bridge._apply(Stored(2, "m1", stream.stored[-1]))
+
+    with pytest.raises(Fenced):
+        asyncio.run(reads())
+    assert told == [wide_protocol.VIEW]
+
+
 def asked(what: int, number: int, data: bytes) -> Any:
     """A request of alice's, as it lies in the inbox."""
     written = wide_protocol.request_head(what, number, "prices", "reply", (len(data),)) + data
