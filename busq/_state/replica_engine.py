@@ -60,7 +60,7 @@ class Engine(Reading):
     def __init__(self, replica: Any, bus: Any, group: str, member: str, codec: Any, verify: int) -> None:
         super().__init__()
         self._replica = weakref.ref(replica)
-        self.commands = replica._busq_commands
+        self.commands = type(replica)._busq_commands
         self.names = self.commands.names
         self.codec = codec
         self._encode_calls = codec.encode_calls if codec is PLAIN else self.encode

@@ -366,7 +366,7 @@ class Bridge:
             )
 
     async def _let_reader_end(self) -> None:
-        """Wait while the reader, if it has begun, tells the members here that they are out, and raises Fenced."""
+        """Wait for the reader, if it has begun: it sends the members here their last view, and raises Fenced."""
         if self._views.first:
             await asyncio.sleep(self._lease_s)  # behind that, it is held up
 
