@@ -277,7 +277,7 @@ def _path(path: str, names: Sequence[str]) -> Column:
 
 def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     if not isinstance(kind, T.StringType):
-        return F.coalesce(column, F.lit(UNKNOWN_KIND)).cast("tinyint")
+        return F.when(column.between(0, max(Kind)), column).otherwise(UNKNOWN_KIND).cast("tinyint")
     words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
     return F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND)).cast("tinyint")
 
