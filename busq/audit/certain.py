@@ -5,7 +5,8 @@ A message none of whose events stands at a time that another event of its proces
 the events of untied messages is the same whichever way the others were, and a fault among untied messages is a fault of
 the whole run, if nothing was delivered before it was sent: no check takes back what it found because there are more
 messages.  So the untied messages are judged alone, and what is found among them is certain, as a lower bound.  The same
-holds for the messages that were sent once where others were sent more than once, under one name.
+holds for the messages that were sent once where others were sent more than once, under one name; and for the phantoms
+among those that no row of an unknown kind names.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from busq.trace.guesses import ORDER_UNKNOWN, UNTIED_KNOWN
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["OF_SENT_ONCE", "OF_UNTIED", "resent", "untied", "with_certain", "without"]
+__all__ = ["OF_NAMED", "OF_SENT_ONCE", "OF_UNTIED", "named", "resent", "untied", "with_certain", "without"]
 
 # What untied messages can show.  Of phantoms and views, all is looked at together.
 OF_UNTIED = frozenset(CHECKS) - {"phantom", "clock", "views"}
 OF_SENT_ONCE = OF_UNTIED | {"phantom"}
+OF_NAMED = frozenset({"phantom"})
 
 
 def untied(run: Run) -> Run | None:
@@ -51,12 +53,38 @@ def resent(logs: Sequence[Any]) -> Any:
     return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
 
+def named(logs: Sequence[Any]) -> Any:
+    """Return the messages that were delivered, and that rows of unknown kinds may name, as an Arrow array.  O(rows)."""
+    kinds = (int(Kind.DELIVER),), (int(Kind.LOCAL), int(Kind.PASS))
+    came, others = (
+        pa.chunked_array(
+            [
+                chunk
+                for log in logs
+                for chunk in log["message"].filter(pc.is_in(log["kind"], pa.array(its, log["kind"].type))).chunks
+            ],
+            pa.int64(),
+        ).unique()
+        for its in kinds
+    )
+    return others.filter(pc.is_in(others, came)).drop_null()
+
+
 def without(run: Run, doubtful: Any) -> Run | None:
-    """Return a run without the events of some messages, an Arrow array; None if nothing is left."""
-    logs = tuple(log.filter(pc.invert(pc.is_in(log["message"], value_set=doubtful))) for log in run.logs)
-    if not any(log.num_rows for log in logs):
+    """Return a run whose events of some messages, an Arrow array, are local ones; None if no other has a message."""
+    logs = tuple(_without(log, doubtful) for log in run.logs)
+    if all(log["message"].null_count == log.num_rows for log in logs):
         return None
     return replace(run, logs=logs, tied=None)
+
+
+def _without(log: Any, doubtful: Any) -> Any:
+    is_doubtful = pc.is_in(log["message"], value_set=doubtful)
+    for name, instead in (("kind", int(Kind.LOCAL)), ("message", None)):
+        place, field = log.schema.get_field_index(name), log.schema.field(name)
+        column = pc.if_else(is_doubtful, pa.scalar(instead, field.type), log[name])
+        log = log.set_column(place, field.with_nullable(True), column)
+    return log
 
 
 def with_certain(
@@ -67,7 +95,7 @@ def with_certain(
     Parameters: `checks`, of the whole run; `certain`, of the messages that are not doubtful; `count`, of the others;
     `findings`, among them the reason.
     """
-    doubts = UNTIED_KNOWN | {"resent"}
+    doubts = UNTIED_KNOWN | {"resent", "vague-rows"}
     is_retried = any(finding.kind == "resent" for finding in findings)
     why = next((finding.text for finding in findings if finding.kind in doubts), "")
     told = dict(checks)

@@ -112,18 +112,23 @@ def resent(text: str, count: int, process: str) -> Finding:
     return Finding("resent", text, count, process=process, may_hide=("lost", *of_sends), may_invent=invented)
 
 
-def vague_rows(path: str, lost: int, invented: int) -> Finding:
-    """Report rows of unknown kinds, which may be deliveries, or sends, of what would be lost, or invented.
+def vague_rows(path: str, passed: int, invented: int, alone: int) -> Finding:
+    """Report rows of unknown kinds, which may be deliveries, or sends.
 
-    >>> vague_rows("a.csv", 1, 0).text.split(":")[1].strip()
+    Parameters: how many of them explain losses (`passed`), explain phantoms (`invented`), or name a message that had
+    no delivery at all (`alone`).
+
+    >>> vague_rows("a.csv", 1, 0, 0).text.split(":")[1].strip()
     '1 row of an unknown kind may be a delivery, or a send'
     """
-    count = max(lost, invented)
+    count = max(passed, invented, alone)
     what = "row of an unknown kind may be a delivery, or a send"
     many = "rows of unknown kinds may be deliveries, or sends"
     text = f"{path}: {amount(count, what, many)}: say what these kinds mean, in [kinds] of a busq.toml"
-    hidden, made = ("lost",) if lost else (), ("phantom",) if invented else ()
-    return Finding("vague-rows", text, count, path, is_error=False, may_hide=hidden, may_invent=made)
+    losses = ("lost",) if passed or alone else ()
+    orders = ("fifo", "causal", "consistent", "total", "synchronous", "side") if passed or invented else ()
+    made = ("phantom",) if invented else ()
+    return Finding("vague-rows", text, count, path, is_error=False, may_hide=losses + orders, may_invent=made)
 
 
 def remark(name: str, text: str, count: int, process: str) -> Finding:

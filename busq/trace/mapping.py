@@ -362,7 +362,8 @@ def numbered(process: Any, kind: Any, message: Any, sender: Any) -> tuple[Any, A
     meant[told] = _found(sent, keys(told, sender))
     others = np.flatnonzero(~is_send & ~is_delivery & (message >= 0))
     own = _found(sent, keys(others))
-    meant[others] = np.where(own >= 0, own, meant[others])
+    is_told = (sender[others] >= 0) & (meant[others] >= 0)
+    meant[others] = np.where((own >= 0) & ~is_told, own, meant[others])
     meant[sends] = back.reshape(-1)
     numbers = np.append(new, -1)[meant]
     unsent = is_delivery & (meant < 0)

@@ -54,6 +54,12 @@ def test_what_depends_on_the_tie_stays_unknown(tmp_path: Path) -> None:
     assert {found.checks[name].verdict for name in ("fifo", "causal", "consistent", "total")} == {UNKNOWN}
 
 
+def test_a_process_whose_messages_were_all_sent_again_has_no_empty_log(tmp_path: Path) -> None:
+    rows = ["ann,send,m1,zoe"] * 2 + ["zoe,deliver,m1,", "ann,send,m2,bob", "bob,deliver,m2,", "bob,deliver,m9,"]
+    check = judged("process,kind,message,to\n" + "\n".join(rows) + "\n", tmp_path).checks["phantom"]
+    assert (check.verdict, check.count, check.at_least) == (INVALID, 1, True)
+
+
 def test_a_loss_is_certain_by_a_later_message_that_is_not_tied(tmp_path: Path) -> None:
     lost = "m1,ann,bob,12:00:00,\nm2,ann,bob,12:00:01,12:00:04\n"
     found = judged(HEAD + lost + TIED, tmp_path).checks["lost"]

@@ -175,3 +175,50 @@ def test_readers_with_choices_of_their_own_have_lost_nothing(tmp_path: Path) -> 
     lost = judged(path).checks["lost"]
     assert (lost.verdict, lost.count) == ("unknown", 0)
     assert "no send tells its destinations" in lost.text
+
+
+OF_SENDERS = """ann,send,1,bob,
+ann,send,2,bob,
+bob,send,1,ann,
+ann,deliver,1,,bob
+bob,taken,1,,ann
+bob,deliver,2,,ann
+"""
+
+
+@pytest.mark.parametrize("sender", ["ann", ""])
+def test_a_row_that_nobody_knows_names_the_message_of_the_sender_that_it_tells(tmp_path: Path, sender: str) -> None:
+    rows = OF_SENDERS.replace("taken,1,,ann", f"taken,1,,{sender}")
+    (tmp_path / "a.csv").write_text("process,kind,message,to,sender\n" + rows)
+    run = judged(tmp_path / "a.csv")
+    assert run.checks["lost"].verdict == "unknown"
+    assert "vague-rows" in {finding.kind for finding in run.findings}
+
+
+@pytest.mark.parametrize(
+    ("rows", "unknown"),
+    [
+        ("ann,send,m1,bob bob,deliver,m1, bob,forward,m1,zoe zoe,deliver,m1,", "phantom fifo causal total"),
+        ("ann,send,m1,bob ann,send,m2,bob bob,deliver,m2, bob,taken,m1,", "lost fifo causal total side"),
+        ("ann,send,m1,bob bob,deliver,m1, ann,posted,m2,bob", "lost"),
+        ("ann,send,m1,bob bob,deliver,m1, bob,ack,m1,ann", ""),
+    ],
+)
+def test_rows_that_nobody_knows_leave_open_what_they_can_change(tmp_path: Path, rows: str, unknown: str) -> None:
+    write_table("process,kind,message,to\n" + "\n".join(rows.split()) + "\n", tmp_path / "a.csv")
+    run = judged(tmp_path / "a.csv")
+    assert set(unknown.split()) <= {name for name, verdict in verdicts(run).items() if verdict == "unknown"}
+    assert unknown or verdicts(run)["lost"] == verdicts(run)["fifo"] == "valid"
+
+
+def test_a_loss_among_what_may_have_come_is_one_at_least(tmp_path: Path) -> None:
+    write_table(TAKEN.replace("bob,deliver,m2,\nbob,taken,m2,\n", ""), tmp_path / "a.csv")
+    check = judged(tmp_path / "a.csv").checks["lost"]
+    assert (check.verdict, check.count, check.at_least) == ("invalid", 1, True)
+
+
+def test_phantoms_that_no_row_names_are_certain(tmp_path: Path) -> None:
+    lines = ["process,kind,message,to", "ann,send,m1,bob", "bob,deliver,m1,", "bob,deliver,m9,", "ann,posted,m9,bob"]
+    write_table("\n".join([*lines, *(f"bob,deliver,x{at}," for at in range(20))]) + "\n", tmp_path / "a.csv")
+    check = judged(tmp_path / "a.csv").checks["phantom"]
+    assert (check.verdict, check.count, check.at_least) == ("invalid", 20, True)

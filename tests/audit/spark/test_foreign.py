@@ -382,6 +382,9 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
     cells = (("ann", "send", "m1", ["bob", "zoe"]), ("ann", "send", "m2", ["bob"]), ("bob", "taken", "m1", None))
     vague = [*cells, ("bob", "deliver", "m2", None), ("bob", "deliver", "m9", None), ("ann", "posted", "m9", None)]
     silent = [cells[0], ("bob", "deliver", "m9", None), ("bob", "deliver", "m1", None)]
+    forwarded = [cells[0], ("bob", "deliver", "m1", None), ("bob", "forward", "m1", ["yan"])]
+    forwarded += [("yan", "deliver", "m1", None), ("bob", "forward", "m1", ["una"]), ("zoe", "ack", "m1", ["ann"])]
+    vague += [("bob", "deliver", "x1", None), ("bob", "deliver", "x2", None)]
     # One sender with a zero byte in its name, and one whose message has it: together they look alike.
     letters = [("a", "send", "b\0c", ["z"], None), ("a\0b", "send", "c", ["z"], None)]
     letters += [("z", "deliver", "c", None, "a\0b"), ("z", "deliver", "b\0c", None, "a")]
@@ -391,7 +394,7 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
             dict(zip(names, row, strict=False)) | {"position": sum(other[0] == row[0] for other in rows[:at])}
             for at, row in enumerate(rows)
         ]
-        for rows in (vague, silent, letters)
+        for rows in (vague, silent, letters, forwarded)
     ]
     number = {"0": Decimal(0), "1": Decimal(1)}
     tables.append(
@@ -400,11 +403,16 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
             for who, kind, to in (("0", "send", [number["1"]]), ("1", "deliver", None))
         ]
     )
+    words = {"send": 1, "deliver": 0, "forward": 77, "ack": -5}
+    tables[3] = [row | {"kind": words[row["kind"]]} for row in tables[3]]
     for place, rows in enumerate(tables):
         (tmp_path / str(place)).mkdir()
         source = written(tmp_path / str(place), rows)
         found, wanted = huge.audit(spark, source), audit(read(source))
         assert_same(found, wanted, str(rows))
+        assert [found.checks[name].at_least for name in wanted.checks] == [
+            one.at_least for one in wanted.checks.values()
+        ]
         assert {one.kind for one in found.findings} == {one.kind for one in wanted.findings}
 
 

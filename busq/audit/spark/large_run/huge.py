@@ -52,7 +52,7 @@ from busq.audit.spark.large_run.orders import (
 from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
-from busq.audit.spark.large_run.sent_once import resent_messages, without_messages
+from busq.audit.spark.large_run.sent_once import named_messages, resent_messages, without_messages
 from busq.audit.spark.sessions.driver import as_needed, setting
 from busq.audit.spark.sessions.workers import require
 from busq.audit.spark.tables import catalog
@@ -133,7 +133,11 @@ def _audit(
         with contextlib.closing(case), _partitions(spark, case.rows):
             found = _judge(spark, case, summary, judged, budget)
             if loaded.untied is None and any(finding.kind == "resent" for finding in case.findings):
-                found.checks = _with_sent_once(spark, case, found.checks, judged, budget)
+                doubtful, its = resent_messages(case.events), judged & certain.OF_SENT_ONCE
+                found.checks = _with_certain(spark, case, found.checks, doubtful, its, budget)
+            elif loaded.untied is None and any(one.kind == "vague-rows" and one.may_invent for one in case.findings):
+                doubtful, its = named_messages(case.events), judged & certain.OF_NAMED
+                found.checks = _with_certain(spark, case, found.checks, doubtful, its, budget)
     if loaded.untied is not None:
         of_part = native.audit(loaded.untied, order="", checks=judged & certain.OF_UNTIED).checks
         found.checks = certain.with_certain(found.checks, of_part, len(loaded.tied), case.findings)
@@ -254,12 +258,17 @@ def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: fro
     return found
 
 
-def _with_sent_once(
-    spark: SparkSession, case: Case, checks: dict[str, Check], judged: frozenset[str], budget: int
+def _with_certain(
+    spark: SparkSession,
+    case: Case,
+    checks: dict[str, Check],
+    doubtful: DataFrame,
+    judged: frozenset[str],
+    budget: int,
 ) -> dict[str, Check]:
-    """Judge the messages that were sent once alone as well: what is found among them is certain."""
-    doubtful = resent_messages(case.events).persist()
-    findings = [finding for finding in case.findings if finding.kind not in ("resent", "impossible")]
+    """Judge the messages that are not doubtful alone as well: what is found among them is certain."""
+    doubtful = doubtful.persist()
+    findings = [finding for finding in case.findings if finding.kind not in ("resent", "impossible", "vague-rows")]
     events = without_messages(case.events, doubtful)
     rest = Loaded(
         events,
@@ -270,7 +279,7 @@ def _with_sent_once(
         called=case.called,
     )
     with contextlib.closing(Case(rest, case.source)) as part:
-        sure = _judge(spark, part, None, judged & certain.OF_SENT_ONCE, budget).checks
+        sure = _judge(spark, part, None, judged, budget).checks
     count = doubtful.count()
     doubtful.unpersist()
     return certain.with_certain(checks, sure, count, case.findings)

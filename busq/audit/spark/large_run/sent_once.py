@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that were sent more than once, and a run without them.
+"""Messages that were sent more than once, or that rows of unknown kinds name, and a run without them.
 
 >>> from busq.audit.spark.large_run.checks import renamed
 >>> from busq.spark.load import conformed
@@ -15,8 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from busq.audit.spark.large_run.checks import is_delivery, is_send
 from busq.trace.schema import Kind
+from busq.trace.tables import UNKNOWN_KIND
 
-__all__ = ["resent_messages", "without_messages"]
+__all__ = ["named_messages", "resent_messages", "without_messages"]
 
 
 def resent_messages(events: DataFrame) -> DataFrame:
@@ -34,6 +35,18 @@ def resent_messages(events: DataFrame) -> DataFrame:
         is_one |= (F.col("kind") == int(Kind.LOCAL)) & F.col("destinations").isNotNull()
     sends = events.where(is_one).groupBy("message").agg(F.count(F.lit(1)).alias("times"))
     return sends.where("times > 1").select("message")
+
+
+def named_messages(events: DataFrame) -> DataFrame:
+    """Return the messages that were delivered, and that rows of unknown kinds may name.
+
+    >>> taken = events.where("kind = 0").withColumn("kind", F.lit(int(Kind.LOCAL)))
+    >>> named_messages(events.union(taken)).collect()
+    [Row(message=2)]
+    """
+    name = "name" if "name" in events.columns else "message"
+    others = events.where(F.col("kind").isin(UNKNOWN_KIND, int(Kind.LOCAL), int(Kind.PASS))).select(name)
+    return events.where(is_delivery()).join(others, name, "left_semi").select("message").distinct()
 
 
 def without_messages(events: DataFrame, messages: DataFrame) -> DataFrame:

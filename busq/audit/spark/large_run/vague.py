@@ -17,19 +17,24 @@ __all__ = ["passed"]
 def passed(events: DataFrame, path: str) -> tuple[DataFrame, list[Finding]]:
     """Take rows that may be deliveries as passes, and return findings about them.
 
-    Cost: two passes, and a join with the rows of unknown kinds.
+    Cost: two passes, and joins with the rows of unknown kinds.
     """
     kind, pair = F.col("kind"), ["process", "message"]
     is_vague = (kind == UNKNOWN_KIND) & F.col("message").isNotNull()
-    these = events.where(is_vague).select(*pair).distinct()
-    sends = events.where(kind == int(Kind.SEND))
-    came = events.where(kind.isin(int(Kind.DELIVER), int(Kind.REDELIVER))).select(*pair)
-    sent = sends.select("message", F.explode("destinations").alias("process"))
-    lost = these.join(sent, pair, "left_semi").join(came, pair, "left_anti").count()
+    these = events.where(is_vague).select(*pair, "destinations")
     named = these.select("message").distinct()
-    invented = named.join(came, "message", "left_semi").join(sends, "message", "left_anti").count()
-    if not lost and not invented:
+    sends = events.where(kind == int(Kind.SEND)).join(named, "message", "left_semi")
+    came = events.where(kind.isin(int(Kind.DELIVER), int(Kind.REDELIVER))).join(named, "message", "left_semi")
+    came = came.select(*pair)
+    sent = sends.select(F.explode("destinations").alias("process"), "message")
+    lost = these.join(sent, pair, "left_semi").join(came, pair, "left_anti").count()
+    invented = these.join(came.join(sent, pair, "left_anti"), "message", "left_semi").count()
+    settled = sent.union(came).union(sends.select(*pair))
+    meant = these.withColumn("row", F.monotonically_increasing_id())
+    meant = meant.select("row", "message", F.explode("destinations").alias("process"))
+    alone = meant.join(settled, pair, "left_anti").select("row").distinct().count()
+    if not lost and not invented and not alone:
         return events, []
     # A pass of what came as well, or was not for the process, means nothing.
     as_passes = events.withColumn("kind", F.when(is_vague, int(Kind.PASS)).otherwise(kind).cast("tinyint"))
-    return as_passes if lost else events, [vague_rows(path, lost, invented)]
+    return as_passes if lost else events, [vague_rows(path, lost, invented, alone)]
