@@ -37,6 +37,7 @@ from busq.bridge.errors import Fenced, OtherHistory
 from busq.bridge.local import WHOLE, Local
 from busq.bridge.notes import note
 from busq.bridge.views import Views, marker_of, out_of
+from busq.groups import checked_name
 
 _HISTORY = 4096  # batches whose digests are kept for comparison
 _TICKS = 3  # own stored ones, without a word from a machine, after which it is put out
@@ -96,6 +97,7 @@ class Bridge:
         self._views = Views(self.machine, local.members())
         self._may_mark = self._views.is_known  # a successor will know the members as well
         self._held: list[_Key] = []  # markers that wait for that
+        self._refused: list[_Key] = []  # whose senders' queues were full
         self._answered_at = -1  # the place of the latest answer's members
 
     # ---- beginning ----
@@ -182,6 +184,8 @@ class Bridge:
         for message in messages:
             try:
                 request = wide_protocol.read_request(message.data)
+                if request.reply_to:
+                    checked_name(request.reply_to)
                 if request.what in wide_protocol.MARKERS:
                     marker_of(request.what, "", "", 0, request.body)
             except (ValueError, TypeError):
@@ -190,18 +194,29 @@ class Bridge:
             key = message.sender_life, request.number
             if request.what == wide_protocol.WITHDRAW:
                 self._withdraw(key, message, request)
-            elif request.what != wide_protocol.DEATH and request.group not in self._local.groups:
-                text = f"the bridge of domain {self._local.domain!r} runs without group {request.group!r}: --group it"
-                self._refuse(message, request, text)
-            else:
+            else:  # also what is refused: a predecessor may have stored it
                 self._open[key] = _Asked(message, request, message.sender)
                 self._waiting.append(key)
         if self._waiting:
             self._has_requests.set()
 
-    def _refuse(self, message: Any, request: wide_protocol.Request, text: str) -> None:
-        message.ack()
-        self._local.answer(request, wide_protocol.REFUSED, text=text, instead=message.sender)
+    def _why_refused(self, item: Item) -> str:
+        """Return why a request is never published; "" for one that is."""
+        if item.what != wide_protocol.DEATH and item.group not in self._local.groups:
+            return f"the bridge of domain {self._local.domain!r} runs without group {item.group!r}: --group it"
+        if item.what == ENTER and self._views.are_full:
+            return self._views.why_full(self._local.domain)
+        size = batches.item_bytes(item)
+        return "" if size <= batches.ITEMS_BYTES_MAX else f"a request of {size:,} bytes is too large for a batch"
+
+    def _refuse(self, key: _Key, text: str) -> None:
+        """Answer, and only then forget: a successor, or the next look, answers what this one could not."""
+        asked = self._open[key]
+        if self._local.answer(asked.request, wide_protocol.REFUSED, text=text, instead=asked.sender):
+            del self._open[key]
+            asked.message.ack()
+        else:
+            self._refused.append(key)
 
     def _withdraw(self, key: _Key, message: Any, request: wide_protocol.Request) -> None:
         """Forget a request that can't have been published, or answer what became of it."""
@@ -279,11 +294,10 @@ class Bridge:
                 if request.what in wide_protocol.MARKERS and not self._may_mark:
                     self._held.append(self._waiting.popleft())
                     continue
-                if request.what == ENTER and self._views.are_full:
-                    self._waiting.popleft()
-                    self._refuse(self._open.pop(key).message, request, self._views.why_full(self._local.domain))
-                    continue
                 item = Item(request.what, *key, sender, request.group, request.n_messages, request.body)
+                if why := self._why_refused(item):
+                    self._refuse(self._waiting.popleft(), why)
+                    continue
                 left_bytes -= batches.item_bytes(item)
                 if items and left_bytes < 0:
                     break
@@ -550,6 +564,10 @@ class Bridge:
         """See which members here are dead."""
         while True:
             await asyncio.sleep(_LOOK_S)
+            if self._refused:
+                self._waiting.extendleft(reversed(self._refused))
+                self._refused.clear()
+                self._has_requests.set()
             entering = [
                 marker_of(ENTER, self.machine, one.sender, one.message.sender_life, one.request.body)
                 for one in self._open.values()

@@ -107,14 +107,19 @@ class Local:
 
     def answer(
         self, request: wide_protocol.Request, what: int, n_resent: int = 0, text: str = "", instead: str = ""
-    ) -> None:
-        """Answer a request that is not re-sent; its sender may be gone, or take no notice.
+    ) -> bool:
+        """Answer a request that is not re-sent; its sender may be gone, or take no notice.  False: there is no room.
 
         A request of a replica waits for no answer: its sender, `instead`, gets this one.
         """
-        with contextlib.suppress(busq.PeerDead, busq.UnknownPeer, busq.Full):
-            to = request.reply_to or instead
-            self.inbox.send(to, wide_protocol.answer(what, request.number, n_resent, text), timeout=0)
+        to = request.reply_to or instead
+        with contextlib.suppress(busq.PeerDead, busq.UnknownPeer):
+            try:
+                if to:
+                    self.inbox.send(to, wide_protocol.answer(what, request.number, n_resent, text), timeout=0)
+            except busq.Full:
+                return False
+        return True
 
     # ---- the cursor ----
 

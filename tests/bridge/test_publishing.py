@@ -184,9 +184,12 @@ def test_a_marker_is_published_once_a_successor_would_know_the_members_as_well()
 def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
     stream, answers = Stream(), []
     members = {"prices": Group(2, 0, (Member("m2", "b" * 200_000, 5, 7),))}
-    bridge = bridge_of(
-        stream, members, note_progress=nothing, answer=lambda *given, text, **_: answers.append((*given[1:], text))
-    )
+
+    def answer(_: Any, what: int, text: str, instead: str) -> bool:
+        answers.append((what, text))
+        return True
+
+    bridge = bridge_of(stream, members, note_progress=nothing, answer=answer)
     bridge._load([asked(wide_protocol.ENTER, 1, bytes(8)), asked(wide_protocol.MESSAGE, 2, b"5")])
     asyncio.run(while_it_publishes(bridge, bridge._apply(began(1 << 20))))
     ((what, text),) = answers
@@ -194,6 +197,42 @@ def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
     assert "expected that others leave first" in text
     (batch,) = map(batches.decode, stream.stored)
     assert [item.number for item in batch.items] == [2]
+
+
+def test_a_refusal_is_answered_before_it_is_forgotten_and_again_where_there_is_no_room() -> None:
+    stream, steps, has_room = Stream(), [], [True, False]
+
+    def answer(request: Any, what: int, text: str, instead: str) -> bool:
+        steps.append(f"{what == wide_protocol.REFUSED} {instead} {'too large' in text}")
+        return has_room.pop()
+
+    bridge = bridge_of(stream, {}, note_progress=nothing, answer=answer, tell_deaths=lambda _: None)
+    request = asked(wide_protocol.MESSAGE, 1, bytes(batches.ITEMS_BYTES_MAX))
+    request.ack = lambda: steps.append("forgotten")
+
+    async def runs() -> None:
+        tasks = [asyncio.ensure_future(one) for one in (bridge._publishes(), bridge._looks())]
+        await bridge._apply(began(2))
+        bridge._load([request])
+        while bridge._open:
+            await asyncio.sleep(0.001)
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(asyncio.wait_for(runs(), 60))
+    assert steps == ["True alice True"] * 2 + ["forgotten"]
+    assert not stream.stored
+
+
+def test_what_a_predecessor_has_stored_is_not_refused() -> None:
+    request = asked(wide_protocol.MESSAGE, 1, b"5")
+    bridge = bridge_of(Stream(), {}, groups=("other",), answer=None)
+    bridge._load([request])
+    assert [asked.request.number for asked in bridge._open.values()] == [1]
+    strange = asked(wide_protocol.WITHDRAW, 1, b"")
+    strange.data = strange.data.replace(b"reply", b"@eply")
+    bridge._load([strange])
+    assert bridge._open
 
 
 def test_a_machine_that_answers_itself_knows_who_has_entered_since() -> None:
