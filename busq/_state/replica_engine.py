@@ -76,6 +76,7 @@ class Engine(Reading):
         chunk = chunk_bytes(bus._raw().facts()["arena"])
         if self._wide is not None:
             chunk = min(chunk, self._wide.chunk_bytes_max)
+        self.word_bytes_max = chunk if self.is_wide else 1 << 40  # as much as an arena takes
         self._exchange = StateExchange(member, self.group, chunk, self)
         self._transfer = self._exchange.transfer
         self.position = 0
@@ -116,6 +117,8 @@ class Engine(Reading):
         # that receives, and so makes room.
         self._receives.wait()
         self.peer.enter(self.group, timeout=deadline.left_s())
+        if not self.is_wide and wide_domain(self.peer, self.group) is not None:
+            raise errors.UnknownPeer(f"{self.group!r} has just become a group of several machines: join again")
         if not self._ready.wait(deadline.left_ns()):
             raise errors.Empty(
                 f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
@@ -371,7 +374,7 @@ class Engine(Reading):
         except errors.Full:
             return False
         except (errors.PeerDead, errors.UnknownPeer):
-            return True  # the receiver has gone
+            return not self.is_wide  # the receiver has gone, or the bridge's queue, which may come again
         return True
 
     # ---- the owner of the exchange ----

@@ -54,6 +54,7 @@ class Applied(Protocol):
     member: str
     members: tuple[str, ...]
     position: int
+    word_bytes_max: int  # of what goes to the group at once
 
     def encode(self, obj: Any) -> bytes:
         """Return the bytes that the codec makes of an object."""
@@ -222,7 +223,11 @@ class Verifier:
             self._keep_from(self._candidate)
 
     def _send_trail(self, position: int, trail: list[tuple[Any, ...]]) -> None:
-        self._send(b"T" + _POSITION.pack(position) + PLAIN.encode(trail))
+        encoded = PLAIN.encode(trail)
+        while len(encoded) > self._here.word_bytes_max - _POSITION.size - 1:  # the newest steps are what differs
+            trail = trail[(len(trail) + 1) // 2 :]
+            encoded = PLAIN.encode(trail)
+        self._send(b"T" + _POSITION.pack(position) + encoded)
 
     def _trail(self, replica: Any, position: int) -> list[tuple[Any, ...]]:
         """Apply once more, and return (position, *step) for each step, from the base on."""

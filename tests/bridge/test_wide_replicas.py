@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from bridging import WAIT_S, Machine, machine, run_busq, server, wait_until  # n
 from conftest import Child
 
 import busq
+from busq._state.plain_codec import PLAIN
 from busq._state.replica_engine import Engine
 from busq._state.replica_wide import WideWords
+from busq._state.verify import Verifier
 from busq.replica import Barrier, Counter, Dict, Election, Lock
 
 Make = Callable[..., Machine]
@@ -154,6 +157,16 @@ def test_a_barrier_that_was_passed_is_not_given_up(bus: busq.Bus, monkeypatch: p
         is_late = [False, True]
         with pytest.raises(busq.Empty):
             barrier.wait(1)
+
+
+def test_a_large_trail_is_cut_to_what_goes_with_one_message() -> None:
+    sent: list[bytes] = []
+    here: Any = SimpleNamespace(word_bytes_max=1000)
+    steps = [(position, 0, bytes(8), bytes(8), bytes(8)) for position in range(1000)]
+    Verifier(here, 1, sent.append)._send_trail(999, steps)
+    assert 400 < len(sent[0]) <= 1000
+    newest = PLAIN.decode(memoryview(sent[0])[9:])
+    assert [tuple(step) for step in newest] == steps[-len(newest) :]
 
 
 def give_and_die(bus_name: str, bridge_pid: int) -> None:

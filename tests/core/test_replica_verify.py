@@ -269,6 +269,7 @@ class Alone:
         self.position = 1
         self.sent: list[bytes] = []
         self.replica = Anything(value)
+        self.word_bytes_max = 1 << 40
         self.verifier = Verifier(self, 1, self.sent.append)  # type: ignore[arg-type]
         self.verifier.begin(self.replica)
 
