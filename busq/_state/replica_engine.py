@@ -117,8 +117,6 @@ class Engine(Reading):
         # that receives, and so makes room.
         self._receives.wait()
         self.peer.enter(self.group, timeout=deadline.left_s())
-        if not self.is_wide and wide_domain(self.peer, self.group) is not None:
-            raise errors.UnknownPeer(f"{self.group!r} has just become a group of several machines: join again")
         if not self._ready.wait(deadline.left_ns()):
             raise errors.Empty(
                 f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
