@@ -52,7 +52,8 @@ def command(function: _Command) -> _Command:
     Parameters: `function`, the method; its arguments are what the codec of the replica takes (`Replica.join`).
 
     Errors: of a call, besides what the command raises: TypeError for an argument that the codec does not take;
-    ShutDown, ForkedHandle, Diverged; ValueError for arguments larger than the bus's arena.
+    ShutDown, ForkedHandle, Diverged; Unreachable where its machine was put out; ValueError for arguments larger than
+    the bus's arena.
 
     Cost: of a call, a message to all replicas and two changes of threads, some 20 microseconds; for many commands at
     once see `Replica.batch`.
@@ -329,7 +330,7 @@ class Replica:
 
         Parameters: `timeout`, how many seconds to wait: None waits for ever.
 
-        Errors: Empty after the timeout; ShutDown, ForkedHandle, Diverged.
+        Errors: Empty after the timeout; Unreachable where its machine was put out; ShutDown, ForkedHandle, Diverged.
 
         Cost: a message to this replica alone, and two changes of threads.
 
@@ -401,7 +402,8 @@ class Replica:
 
         Parameters: `timeout`, how many seconds to wait for room: None waits for ever.
 
-        Errors: those of a command; Full after the timeout: nothing was applied; AttributeError for what is no command.
+        Errors: those of a command; Full after the timeout: nothing was applied; Empty where it went to other machines
+        and is open; AttributeError for what is no command.
 
         Cost: a message for all of them, and about a microsecond for each, at each replica.
 

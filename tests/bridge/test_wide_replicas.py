@@ -169,6 +169,24 @@ def test_a_large_trail_is_cut_to_what_goes_with_one_message() -> None:
     assert [tuple(step) for step in newest] == steps[-len(newest) :]
 
 
+def test_what_waits_where_its_machine_is_put_out_is_passed_over_by_all(machine: Make) -> None:  # noqa: F811
+    here, there = machine("m1"), machine("m2")
+    ann = Counter.join(here.bus, "@prices", member="ann", timeout=WAIT_S)
+    with Counter.join(there.bus, "@prices", member="bob", timeout=WAIT_S) as bob, ThreadPoolExecutor() as pool:
+        assert ann.add() == 1
+        here.end()
+        late = pool.submit(ann.add)
+        wait_until("it waits in the inbox", lambda: len(here.bus.peek("bridge@d")) > 0)
+        drop(here)
+        here.begin()
+        with pytest.raises(busq.Unreachable, match="join again"):
+            late.result()
+        with Counter.join(here.bus, "@prices", member="anew", timeout=WAIT_S) as anew:
+            bob.sync(timeout=WAIT_S)
+            bob.wait_for(lambda: "m1/anew" in bob.members, timeout=WAIT_S)
+            assert (anew.value, bob.value) == (1, 1)
+
+
 def give_and_die(bus_name: str, bridge_pid: int) -> None:
     """Gives a state, and dies, and a bridge before it, with the third piece."""
     n_pieces = 0
