@@ -180,7 +180,7 @@ def test_memory_that_the_kernel_refuses_is_an_error_and_no_signal_holds_it_up(
     assert (done.stdout, done.returncode) == (said, 0), done.stderr
 
 
-def test_a_queue_costs_nothing_before_it_is_used(bus_directory: Path) -> None:
+def test_a_queue_costs_nothing_before_it_is_used(own_directory: Path) -> None:
     """And a process that only puts has no ring."""
     program = """if True:
         import os, busq, pathlib
@@ -201,7 +201,7 @@ def test_a_queue_costs_nothing_before_it_is_used(bus_directory: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=TESTS,
-        env=os.environ | {"BUSQ_DIR": str(bus_directory)},
+        env=os.environ | {"BUSQ_DIR": str(own_directory)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
