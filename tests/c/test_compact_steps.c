@@ -96,7 +96,7 @@ TEST(test_a_queue_full_of_dead_references_has_room_for_a_message)
 /* Messages and dead references in turns: as many messages as there is capacity, whatever stands between them. */
 TEST(test_dead_references_between_messages_take_no_room)
 {
-  char expected[CAPACITY * 3 + 1] = "", text[3];
+  char expected[CAPACITY * 3 + 1] = "", text[12];
   meet(PEERS, CAPACITY, ARENA_BYTES);
   the_reader_goes();
   busq_peer *alice = join("alice"), *bob = join("bob");
