@@ -434,7 +434,7 @@ TEST(test_what_happens_before_a_join_found_room_counts_as_dropped)
   busq_peer *a = join("a");
   settle(recorder);
   for (int life = 0; life < 64; life++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "c%02d", life);
     busq_peer *c = join(name);
     said(a, name, "x");
