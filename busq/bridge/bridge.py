@@ -15,8 +15,9 @@ Mechanism.  The rules, each with what happens without it:
   was re-sent here, and not: is stored                   what its sender does next comes before it elsewhere
   full is "not stored" if each publication was answered  an earlier one is stored: the same requests twice
   batches name what their publisher has seen             a stream that came back empty uses places again
+  messages leave room for words                          a full stream takes no word that empties it: full for ever
 
-The machine itself is `Bridge`, without a network: the engine it is given has five methods (engine.py).
+The machine itself is `Bridge`, without a network: the engine it is given has six methods (engine.py).
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced, OtherHistory
 from busq.bridge.local import WHOLE, Local
 from busq.bridge.notes import note
+from busq.bridge.reserve import Reserve
 from busq.bridge.views import Views, marker_of, out_of
 from busq.groups import checked_name
 
 _HISTORY = 4096  # batches whose digests are kept for comparison
 _TICKS = 3  # own stored ones, without a word from a machine, after which it is put out
 _SHARE = 64  # messages after which other tasks get a turn
+_LEAVE_ROOM = batches.DATA, batches.MEMBERS, batches.ASK  # other batches may use the reserve
 _FULL_S = 0.2  # between attempts to store in a full stream; requests can be withdrawn meanwhile
 _AGAIN_S = 0.05
 _AGAIN_MAX_S = 1.0
@@ -86,7 +89,9 @@ class Bridge:
         self._under_way: set[_Key] = set()  # in the batch that is
         self._stored: set[_Key] = set()
         self._has_requests = asyncio.Event()
-        self._is_full = ""  # why the stream takes nothing
+        self._reserve = Reserve(engine)
+        self._is_full = ""  # why the stream takes no messages
+        self._has_news = False  # messages were re-sent since our last tick: the stream is not kept for them
         self._seen = (0, batches.NO_DIGEST)  # the batch that was re-sent last
         self._history: OrderedDict[int, bytes] = OrderedDict()
         self._done = (0, -1)  # the message that was re-sent last: its place and its index
@@ -155,7 +160,11 @@ class Bridge:
         """Store our marker, behind which nothing of a predecessor can be stored; return its place."""
         self._epoch += 1
         kind = batches.NEW if self._starts_new else batches.EPOCH
+        n_refused = 0
         while not (place := await self._publish(kind)):
+            if not n_refused:
+                note(f"the stream of domain {self._local.domain!r} takes not even the word that a bridge begins")
+            n_refused += 1
             await asyncio.sleep(_FULL_S)
         return place
 
@@ -316,13 +325,20 @@ class Bridge:
                 body = wide_protocol.whole_body(self._views.encoded())
                 items = (Item(wide_protocol.VIEW, 0, 0, "", "", 1, body),)
             batch = Batch(kind, self._bus_id, self._epoch, self._number, *self._seen, low, items)
-            place = await self._store(batch)
+            payload = batches.encode(batch)
+            if kind in _LEAVE_ROOM and not await self._reserve.takes(len(payload)):
+                self._note_full(kind, "what is left is for the bridges' own words")
+                return 0
+            place = await self._store(batch, payload)
             self._expected = place or self._expected
             return place
 
-    async def _store(self, batch: Batch) -> int:
-        payload = batches.encode(batch)
-        name = f"{batch.bus_id.hex()}-{batch.epoch}-{batch.number}"
+    def _note_full(self, kind: int, why: str) -> None:
+        if kind == batches.DATA:  # words may go where messages do not
+            self._is_full = why and f"full: the stream of domain {self._local.domain!r} ({why})"
+
+    async def _store(self, batch: Batch, payload: bytes) -> int:
+        name = _name_of(batch)
         pause_s, n_stale = _AGAIN_S, 0
         is_answered = True  # each time so far: a publication without an answer may still be stored
         while True:
@@ -331,20 +347,31 @@ class Bridge:
             except Moved:
                 found = await self._where(batch, n_stale)
                 if found:
-                    self._is_full = ""
+                    self._note_full(batch.kind, "")
                     return found
                 n_stale += 1
             except StreamFull as full:
-                self._is_full = f"full: the stream of domain {self._local.domain!r} ({full})"
-                if is_answered:
+                self._note_full(batch.kind, str(full))
+                if is_answered or (batch.kind in _LEAVE_ROOM and await self._take_place_of(batch)):
                     return 0
             except Again:
                 is_answered = False
             else:
-                self._is_full = ""
+                self._note_full(batch.kind, "")
                 return place
             await asyncio.sleep(pause_s)
             pause_s = min(_AGAIN_MAX_S, pause_s * 2)
+
+    async def _take_place_of(self, batch: Batch) -> bool:
+        """Store an empty batch where one would stand that may be stored, and then never is: so our ticks go on."""
+        self._number += 1
+        empty = Batch(batches.DATA, self._bus_id, self._epoch, self._number, *self._seen, batch.low)
+        with contextlib.suppress(Moved, StreamFull, Again):
+            self._expected = await self._engine.publish(
+                self.machine, batches.encode(empty), self._expected, _name_of(empty)
+            )
+            return True
+        return False
 
     async def _where(self, batch: Batch, n_stale: int) -> int:
         """Return the place of a batch that was stored before; 0: it was not, and may be tried again."""
@@ -425,6 +452,7 @@ class Bridge:
         self._history[stored.place] = digest
         if len(self._history) > _HISTORY:
             self._history.popitem(last=False)
+        self._has_news = self._has_news or batch.kind == batches.DATA
         if members or (self._is_own(stored, batch) and batch.kind != batches.DATA):
             await self._note_progress(members)
         if members:
@@ -579,9 +607,14 @@ class Bridge:
 
     async def _ticks(self) -> None:
         await self._leads.wait()
+        n_silent = 0
         while True:
             await asyncio.sleep(self._lease_s / _TICKS)
-            await self._publish(batches.TICK)
+            n_silent += 1
+            if self._has_news or n_silent >= await self._reserve.beats():
+                n_silent, self._has_news = 0, False
+                self._local.drain()  # so that the tick has how far we have come
+                await self._publish(batches.TICK)
             if not self._views.is_known:
                 await self._publish(batches.ASK)
             with contextlib.suppress(Again):
@@ -613,6 +646,10 @@ class Bridge:
         with contextlib.suppress(Moved, StreamFull, Again):
             await put_out(self._engine, last, batch)
             note(f"machine {last.machine!r} was silent, and is put out")
+
+
+def _name_of(batch: Batch) -> str:
+    return f"{batch.bus_id.hex()}-{batch.epoch}-{batch.number}"
 
 
 async def put_out(engine: Any, last: Stored, batch: Batch) -> None:

@@ -11,6 +11,7 @@ from busq._port.wide_protocol import BATCH_BYTES_MAX
 from busq.bridge.domain import config_of, differences, storage_of
 from busq.bridge.engine import Again, Facts, JetStream, Moved, Server, StreamFull
 from busq.bridge.errors import Ended
+from busq.bridge.reserve import PART
 
 _VERSION_MIN = (2, 9)
 _BEHIND_ALL = (1 << 53) - 1  # a place that no machine's last word has: what is published behind it is refused
@@ -65,10 +66,14 @@ def _check_stream(domain: str, info: Any, facts: Facts) -> list[Finding]:
     asked = config_of(domain, replicas=config.num_replicas, storage=storage, bytes_max=config.max_bytes)
     wrong = differences(config, asked)
     limit, used = facts.may_use[storage], facts.in_use[storage]
-    left = config.max_bytes - info.state.bytes
+    left, kept = config.max_bytes - info.state.bytes, config.max_bytes // PART
     found = [
         Finding("stream", not wrong, "; ".join(wrong) or f"it is as busq bridge init makes it, in {storage}"),
-        Finding("room", left > BATCH_BYTES_MAX, f"{left:,} of {config.max_bytes:,} bytes are free"),
+        Finding(
+            "room",
+            left - kept > BATCH_BYTES_MAX,
+            f"{left:,} of {config.max_bytes:,} bytes are free, of which {kept:,} are for the bridges' own words",
+        ),
         Finding(
             "account",
             limit < 0 or limit >= config.max_bytes * config.num_replicas,

@@ -13,7 +13,7 @@ from typing import Any
 import busq
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
-from busq.bridge.engine import Again, JetStream, Moved, Server, stream_of, subject_of
+from busq.bridge.engine import Again, JetStream, Moved, Server, StreamFull, stream_of, subject_of
 from busq.bridge.errors import Ended
 from busq.bridge.local import Local
 
@@ -124,6 +124,11 @@ async def drop(server: Server, domain: str, machine: str) -> None:
                 await put_out(engine, last, batch)
         except Moved:
             raise Ended(f"machine {machine!r} has spoken just now: end its bridge first") from None
+        except StreamFull as full:
+            raise Ended(
+                f"the stream has no room for the marker ({full}); expected some: nats stream edit --max-bytes "
+                f"{stream_of(domain)}"
+            ) from None
 
 
 async def move_leader(server: Server, domain: str) -> tuple[str, str]:

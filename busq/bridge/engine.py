@@ -26,6 +26,7 @@ _STALLED_S = 2.0  # what was stored comes sooner, or its consumer is gone
 _CALL_S = 2.0  # a call that has no answer so far is repeated, which is harmless
 _POLL_S = 0.01
 _ELECTION_S = 30.0
+_WITHOUT_LIMIT = 1 << 62
 _CREDENTIALS = "BEGIN NATS USER JWT", "BEGIN USER NKEY SEED"  # what stands in a file of them
 _WRONG_LAST = {10071, 10164}  # the subject's last message is another than was expected
 _NO_ROOM = {10077, 10047, 10023}
@@ -228,6 +229,12 @@ class JetStream:
         """Return the first and the last place, as some leader knows them.  Raises Again."""
         state = (await self.info()).state
         return state.first_seq, state.last_seq
+
+    async def room(self) -> tuple[int, int]:
+        """Return how many bytes are free, and how many there may be, as some leader knows them.  Raises Again."""
+        info = await self.info()
+        most = info.config.max_bytes if info.config.max_bytes > 0 else _WITHOUT_LIMIT
+        return most - info.state.bytes, most
 
     async def info(self, subjects: bool = False) -> Any:
         """Return what the server knows of the stream.  Raises Again."""

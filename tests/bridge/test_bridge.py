@@ -130,7 +130,7 @@ def test_a_full_stream_is_named_and_its_message_withdrawn(machine: Make, server:
     here.domain, here.options = "small", ["--lease", "3600"]  # no tick makes room
     here.begin()
     with here.bus.join("alice") as alice:
-        for _ in range(4):
+        for _ in range(3):
             alice.send("@prices", bytes(200_000), timeout=WAIT_S)
         with pytest.raises(busq.Full, match="the stream of domain 'small'") as full:
             alice.send_many([("@prices", bytes(200_000))] * 2, timeout=2)
@@ -160,6 +160,7 @@ def test_a_machine_that_is_dropped_and_has_missed_nothing_comes_back(machine: Ma
         there.end()
         assert run_busq("bridge", "drop", "d", "m2", "--server", here.server.url).returncode == 0
         there.begin()
+        bob.enter("prices", timeout=WAIT_S)  # it was put out with its machine
         alice.send("@prices", b"after", timeout=WAIT_S)
         assert [data for _, data, _ in data_of(bob, 2)] == [b"before", b"after"]
 

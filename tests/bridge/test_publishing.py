@@ -24,16 +24,19 @@ BUS_ID = b"b" * 16
 class Stream:
     """One machine's batches, stored behind the place that is expected; `answers` come in place of the true ones.
 
-    `lost`: it is stored, and the answer does not come.  `full`: refused before the place is compared, as by a cluster
-    whose server is short of memory or disk.
+    `lost`: it is stored, and the answer does not come.  `gone`: it is not, and none comes.  `full`: refused before the
+    place is compared, as by a cluster whose server is short of memory or disk.
     """
 
     def __init__(self, *answers: str) -> None:
         self.stored: list[bytes] = []
+        self.left_bytes = self.bytes_max = 1 << 20
         self._answers: Iterator[str] = iter(answers)
 
     async def publish(self, machine: str, payload: bytes, expected: int, name: str) -> int:
         answer = next(self._answers, "")
+        if answer == "gone":
+            raise Again("no answer")
         if answer == "full":
             raise StreamFull("insufficient resources")
         if expected != len(self.stored):
@@ -42,6 +45,9 @@ class Stream:
         if answer == "lost":
             raise Again("no answer")
         return len(self.stored)
+
+    async def room(self) -> tuple[int, int]:
+        return self.left_bytes, self.bytes_max
 
     async def last(self, machine: str) -> Stored | None:
         return Stored(len(self.stored), machine, self.stored[-1]) if self.stored else None
@@ -54,11 +60,12 @@ def bridge_of(stream: Stream, members: Groups | None = None, **local: Any) -> Br
     return Bridge(known, stream, Settings("m1"))
 
 
+ITEM = batches.Item(0, 7, 9, "alice", "prices", 1, b"\1\0\0\0" + b"5")
+
+
 def publish(stream: Stream) -> int:
     """Publish one request; return the place of its batch, 0 for none."""
-    bridge = bridge_of(stream)
-    item = batches.Item(0, 7, 9, "alice", "prices", 1, b"\1\0\0\0" + b"5")
-    return asyncio.run(bridge._publish(batches.DATA, (item,)))
+    return asyncio.run(bridge_of(stream)._publish(batches.DATA, (ITEM,)))
 
 
 @pytest.mark.parametrize(
@@ -68,6 +75,8 @@ def publish(stream: Stream) -> int:
         pytest.param(["lost"], 1, 1, id="the-answer-is-lost"),
         pytest.param(["full"], 0, 0, id="there-is-no-room"),
         pytest.param(["lost", "full"], 1, 1, id="the-answer-is-lost-and-then-there-is-no-room"),
+        pytest.param(["gone", "full"], 0, 1, id="it-may-come-later-and-then-there-is-no-room"),
+        pytest.param(["gone", "full", "lost"], 2, 2, id="and-the-answer-of-what-takes-its-place-is-lost"),
     ],
 )
 def test_a_batch_is_given_up_only_where_it_is_not_stored(answers: list[str], place: int, stored: int) -> None:

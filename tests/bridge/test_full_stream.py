@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stream that is full of messages still takes the words that empty it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+from bridging import WAIT_S, Machine, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
+from test_publishing import ITEM, Stream, bridge_of
+
+import busq
+from busq.bench.nats_servers import NatsServer
+from busq.bridge import batches
+from busq.bridge.engine import Again
+from busq.bridge.reserve import PART, Reserve
+
+
+@pytest.mark.parametrize("kind", [batches.DATA, batches.MEMBERS, batches.ASK])
+def test_messages_leave_the_last_room_to_words(kind: int) -> None:
+    stream = Stream()
+    stream.left_bytes = stream.bytes_max // PART
+    bridge = bridge_of(stream, {})
+    assert asyncio.run(bridge._publish(kind, (ITEM,))) == 0
+    assert ("own words" in bridge._is_full) == (kind == batches.DATA)
+    why = bridge._is_full
+    assert asyncio.run(bridge._publish(batches.TICK)) == 1
+    assert bridge._is_full == why
+    stream.left_bytes = stream.bytes_max
+    assert asyncio.run(bridge._publish(batches.DATA, (ITEM,))) == 2
+    assert not bridge._is_full
+
+
+def test_what_takes_the_place_of_a_batch_keeps_it_out() -> None:
+    stream = Stream("gone", "full")
+    bridge = bridge_of(stream)
+
+    async def publishes() -> tuple[int, int]:
+        return await bridge._publish(batches.DATA, (ITEM,)), await bridge._publish(batches.TICK)
+
+    assert asyncio.run(publishes()) == (0, 2)
+    assert [(one.kind, one.items) for one in map(batches.decode, stream.stored)] == [
+        (batches.DATA, ()),
+        (batches.TICK, ()),
+    ]
+
+
+def test_bridges_that_look_seldom_do_not_fill_a_stream_together() -> None:
+    stream = Stream()
+
+    async def fill() -> int:
+        reserves, n_stored = [Reserve(stream) for _ in range(8)], 0
+        while True:
+            taken = [await one.takes(100) for one in reserves]
+            stream.left_bytes -= 612 * sum(taken)
+            n_stored += sum(taken)
+            if not any(taken):
+                return n_stored
+
+    n_stored = asyncio.run(fill())
+    assert stream.left_bytes > stream.bytes_max // PART // 2
+    assert n_stored * 612 > stream.bytes_max * 0.9
+
+
+def test_words_without_news_are_the_seldomer_the_less_of_the_reserve_is_left() -> None:
+    stream = Stream()
+    reserve, whole = Reserve(stream), stream.bytes_max // PART
+
+    async def beats(left: int) -> int:
+        stream.left_bytes = left
+        return await reserve.beats()
+
+    paces = [asyncio.run(beats(left)) for left in (stream.bytes_max, whole, whole // 2, whole // 10, 0)]
+    assert paces == [1, 1, 4, 100, 1_000_000]
+
+
+class Silent:
+    """A server that does not answer."""
+
+    async def room(self) -> tuple[int, int]:
+        raise Again
+
+
+def test_where_nothing_is_known_all_is_tried() -> None:
+    reserve = Reserve(Silent())
+    assert asyncio.run(reserve.takes(1 << 30))
+    assert asyncio.run(reserve.beats()) == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_killed", [False, True], ids=["the-other-lives", "the-other-is-killed"])
+def test_a_stream_that_was_filled_goes_on(
+    machine: Callable[..., Machine],  # noqa: F811
+    server: NatsServer,  # noqa: F811
+    is_killed: bool,
+) -> None:
+    assert run_busq("bridge", "init", "small", "--max-bytes", str(1 << 20), "--server", server.url).returncode == 0
+    here, there = machine("m1", begins=False), machine("m2", begins=False)
+    for one in (here, there):
+        one.domain, one.options = "small", ["--lease", "6"]
+        one.begin()
+    if is_killed:
+        there.end()
+    with here.bus.join("alice") as alice:
+        for size in (200_000, 20_000, 1_000, 10, 0):
+            fill(alice, size)
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                alice.send_many([("@prices", bytes(200_000))] * 8, timeout=WAIT_S)
+            except busq.Full:
+                assert time.monotonic() < end
+            else:
+                break
+
+
+def fill(peer: busq.Peer, size: int) -> None:
+    while True:
+        try:
+            peer.send("@prices", bytes(size), timeout=0.1)
+        except (busq.Full, busq.Unreachable):
+            return
