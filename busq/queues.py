@@ -229,6 +229,8 @@ class _Base(Awaited[_T], Ending):
             self._recv = None
             self._local.change_reader()
             return self._get(timeout)
+        except errors.PeerExists:
+            return self._get(self._local.await_reader(timeout))
         except errors.Empty:
             raise
         except errors.ShutDown as error:
@@ -645,6 +647,8 @@ class JoinableQueue(Queue[_T]):
             self._recv = None
             self._local.change_reader()
             return self.get(block, timeout)
+        except errors.PeerExists:
+            return self.get(timeout=self._local.await_reader(wait_of(block, timeout)))
         except errors.Empty:
             raise
         except errors.ShutDown as error:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import wrong_type
+from busq._port.deadline import Deadline
 from busq._queues.at_exit import await_exit, begin_process, live_queues, overflows
-from busq._queues.overflow import Overflow
+from busq._queues.overflow import Overflow, await_so
 from busq._queues.peers import Joined, join_sender, private_name
 from busq.bus import Bus, _reopen
 from busq.peer import Peer
@@ -218,7 +219,7 @@ class Local:
     def change_reader(self) -> None:
         """Get by another peer from now on, since this one can keep no more that is not reported.
 
-        It is one that could keep no more before, and has become half empty, or a new one.
+        It is one that could keep no more before, and has become half empty, or one that joins with the next `get`.
         """
         full = self._reader.known()
         if full is not None and full not in self._full_readers:
@@ -229,7 +230,19 @@ class Local:
                 self._full_readers.remove(peer)
                 self._reader.become(peer)
                 return
-        self.open_reader()
+
+    def await_reader(self, timeout: float | None) -> float | None:
+        """Join where a process that puts the queue in order seems to be stopped; returns what is left of a timeout."""
+        deadline = Deadline(timeout)
+        if not await_so(self._try_reader, deadline):
+            raise errors.Empty("another process puts the queue in order, and stood still until the timeout")
+        return deadline.left_s()
+
+    def _try_reader(self) -> bool:
+        with contextlib.suppress(errors.PeerExists):
+            self.open_reader()
+            return True
+        return False
 
     def close_reader(self) -> None:
         """Leave; what was not got stays for others."""

@@ -96,6 +96,18 @@ class Tasks:
             loop.reader = await joining  # which lets no other task run
         return loop.reader
 
+    async def await_reader(self, timeout: float | None) -> float | None:
+        """Do what `Local.await_reader` does, while other tasks run."""
+        deadline = Deadline(timeout)
+        while True:
+            try:
+                await self.reader()
+                return deadline.left_s()
+            except errors.PeerExists:
+                if deadline.left_ns() == 0:
+                    raise errors.Empty("nothing came before the timeout") from None
+            await sleep(_PAUSE_S_MAX)
+
     async def sender(self) -> Any:
         """Return the peer that puts, for the tasks of the event loop that runs here."""
         loop = self._here()
@@ -221,6 +233,8 @@ class Awaited(Generic[_T]):
                 raise
             self._tasks.change_reader()
             return await self._aget(timeout)
+        except errors.PeerExists:
+            return await self._aget(await self._tasks.await_reader(timeout))
         except errors.Empty:
             raise
         except errors.ShutDown as error:

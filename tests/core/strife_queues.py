@@ -211,7 +211,8 @@ class Round:
         self.workers.remove(worker)
         os.kill(pid, signal.SIGKILL)
         status = os.waitpid(pid, 0)[1]
-        assert os.WIFSIGNALED(status) or (may_have_ended and status == 0), f"a worker of queue {which} ended by itself"
+        did = f"a worker that {'gets from' if gets else 'puts into'} queue {which} ended by itself: status {status}"
+        assert os.WIFSIGNALED(status) or (may_have_ended and status == 0), did
         if pid in self.stopped:
             self.stopped.remove(pid)
         if gets:
