@@ -56,11 +56,8 @@ PATIENCE_S = 600
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Half as many workers again as there are cores, since many tests wait for other processes most of the time."""
-    if config.option.numprocesses != "auto":
-        return None
-    cores = len(os.sched_getaffinity(0))
-    return cores + (cores + 1) // 2
+    """Two workers for each core, since many tests wait for other processes most of the time."""
+    return 2 * len(os.sched_getaffinity(0)) if config.option.numprocesses == "auto" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1322,8 +1322,8 @@ def gets_on(queue: Any, story: Story) -> None:
 @pytest.mark.parametrize(
     ("kind", "views", "kills"),
     [
-        ("Queue", True, 60),
-        ("JoinableQueue", False, 60),
+        ("Queue", True, 30),
+        ("JoinableQueue", False, 30),
         *(pytest.param(*each, marks=pytest.mark.long) for each in itertools.product(KINDS, [False, True], [200])),
     ],
 )
