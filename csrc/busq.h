@@ -260,6 +260,8 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts);
 /* How many places of a peer's queue are taken. */
 int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp);
+/* 1 while a peer has neither closed nor died, by the kernel, buried or not; a target out of range is none. */
+int busq_bus_is_live(const busq_bus *bus, uint64_t target);
 
 /* Puts in order what dead peers left behind: completes or undoes what they were sending, gives back memory that is not
  * needed. *buriedp is the number of deaths that had not been noticed.  Completes or puts off messages of live senders

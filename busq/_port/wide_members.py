@@ -34,7 +34,7 @@ def check_state(group: str, state: Any, take: Any) -> None:
     if state is not None or take is not None:
         raise ValueError(
             f"'@{group}' is a group of several machines: its members give no state to those that enter; expected "
-            "neither `state` nor `take`"
+            f"neither `state` nor `take`, or a replica, whose members do: busq.replica.Replica.join(bus, '@{group}')"
         )
 
 

@@ -341,6 +341,8 @@ class Engine(Reading):
             if message is None:
                 return None
         if message.kind == "view":
+            if self.is_wide != (message.place is not None):
+                raise errors.Unreachable(f"a bridge has made '@{self.group}' a wide group meanwhile: join again")
             if self._wide is not None:
                 self._wide.view(message.view)
                 self.member = self._transfer.me = self._wide.me

@@ -145,6 +145,7 @@ async def run(bus: busq.Bus, domain: str, groups: tuple[str, ...], server: Serve
     try:
         local = Local(bus, domain, groups)
         try:
+            local.keep_name(settings.machine)
             await _run_until_signal(Bridge(local, engine, settings))
         finally:
             local.close()

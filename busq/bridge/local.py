@@ -41,6 +41,7 @@ class Local:
 
     def __init__(self, bus: busq.Bus, domain: str, groups: tuple[str, ...]) -> None:
         self.bus, self.domain, self.groups = bus, domain, groups
+        self._raw = bus._raw()
         self._check_bus()
         self.inbox = self._join(wide_protocol.inbox_of(domain))
         self.cursor = self._join(wide_protocol.cursor_of(domain))
@@ -57,7 +58,7 @@ class Local:
     @property
     def bus_id(self) -> bytes:
         """What no other bus has, also none of the same name."""
-        return self.bus._generation().ljust(16, b"\0")[:16]
+        return self._raw.generation().ljust(16, b"\0")[:16]
 
     def close(self) -> None:
         """Leave; what is under way waits for a successor."""
@@ -94,6 +95,22 @@ class Local:
             )
         if not found:
             self.inbox.send(mark, self.domain.encode())
+
+    def keep_name(self, machine: str) -> None:
+        """Note the machine's name beside the marks; ValueError where this bus has had another one in the domain.
+
+        What is open is stored under the old name, or not, and its members are known by it.
+        """
+        for name in (one["name"] for one in self.bus.stats()["peers"] if one["name"].startswith("wide@")):
+            marks = [one.data.decode() for one in self.bus.peek(name, 2)]
+            if marks[:1] == [self.domain] and marks[1:] not in ([], [machine]):
+                raise ValueError(
+                    f"bus {self.bus.name!r} is machine {marks[1]!r} of domain {self.domain!r}, and can't be "
+                    f"{machine!r} as well: expected that name, or a new bus"
+                )
+        for mark in map(wide_protocol.mark_of, self.groups):
+            if len(self.bus.peek(mark, 2)) < 2:
+                self.inbox.send(mark, machine.encode())
 
     # ---- requests ----
 
@@ -222,7 +239,7 @@ class Local:
 
     def members(self) -> Groups | None:
         """Return the members of all groups, as of the cursor; None where no predecessor knew any."""
-        return latest_groups(self.bus._raw(), self.domain)
+        return latest_groups(self._raw, self.domain)
 
     def drop_old_views(self, *, now: bool = False) -> None:
         """Take away all views but the last: now and then, or now, where their memory may be what is waited for."""
@@ -236,17 +253,16 @@ class Local:
     def tell_deaths(self, members: set[Member]) -> None:
         """Send a request of one's own for each dead one: it stands in the inbox behind all that the dead has sent."""
         self._told &= members
-        if not members:
-            return
-        self.bus.repair()
-        _, targets = self._living()
-        for member in members - self._told:
-            if member.target not in targets:
-                self._n_deaths += 1
-                head = wide_protocol.request_head(DEATH, self._n_deaths, "", "", (len(death := death_of(member)),))
-                with contextlib.suppress(busq.Full):  # at the next look
-                    self.inbox.send(self.inbox.name, head + death, timeout=0)
-                    self._told.add(member)
+        dead = self._raw.dead([one.target for one in members])
+        untold = [one for one in members - self._told if one.target in dead] if dead else []
+        if untold:
+            self.bus.repair()
+        for member in untold:
+            self._n_deaths += 1
+            head = wide_protocol.request_head(DEATH, self._n_deaths, "", "", (len(death := death_of(member)),))
+            with contextlib.suppress(busq.Full):  # at the next look
+                self.inbox.send(self.inbox.name, head + death, timeout=0)
+                self._told.add(member)
 
     def why_full(self) -> str:
         """Name the queues that keep this machine from going on."""

@@ -236,6 +236,24 @@ static PyObject *bus_depth(Bus *self, PyObject *number)
   return busq_bus_depth(self->bus, target, &depth) == BUSQ_OK ? PyLong_FromUnsignedLongLong(depth) : new_ref(Py_None);
 }
 
+/* dead(targets): those whose peers have closed or died. */
+static PyObject *bus_dead(Bus *self, PyObject *targets)
+{
+  PyObject *dead = PyList_New(0), *iterator = dead ? PyObject_GetIter(targets) : NULL, *number;
+  while (iterator && (number = PyIter_Next(iterator))) {
+    const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+    if (!PyErr_Occurred() && !busq_bus_is_live(self->bus, target))
+      (void)PyList_Append(dead, number);
+    Py_DECREF(number);
+    if (PyErr_Occurred())
+      break;
+  }
+  Py_XDECREF(iterator);
+  if (PyErr_Occurred())
+    Py_CLEAR(dead);
+  return dead;
+}
+
 /* name_at(target): the name of the peer that has it, or None. */
 static PyObject *bus_name_at(Bus *self, PyObject *number)
 {
@@ -517,6 +535,7 @@ static PyObject *bus_get_address(Bus *self, void *closure)
 static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peers", NOARGS(bus_peers), NULL},
                                     {"depth", ONE_ARG(bus_depth), NULL},
+                                    {"dead", ONE_ARG(bus_dead), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},
                                     {"peek", VARARGS(bus_peek), NULL},

@@ -166,6 +166,15 @@ void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts)
   }
 }
 
+int busq_bus_is_live(const busq_bus *bus, uint64_t target)
+{
+  const uint32_t slot = busq_target_slot(target);
+  if (slot >= bus->geometry.peers)
+    return 0;
+  const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
+  return (uint32_t)(life >> 32) == busq_target_incarnation(target) && peer_state(bus, slot, life) == BUSQ_PEER_LIVE;
+}
+
 int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp)
 {
   const int result = busq_target_check(bus, target);

@@ -66,6 +66,7 @@ def test_what_can_not_be_sent_is_refused_with_a_sentence(machine: Make) -> None:
             "handles mean nothing": lambda: bob.send("@prices", b"", handles=[node.handle]),
             "at most": lambda: alice.send("@prices", bytes(300_000)),
             "can't be waited for": lambda: alice.sync("prices"),
+            r"Replica\.join\(bus, '@prices'\)": lambda: alice.enter("prices", state=lambda: b""),
         }
         for text, call in refused.items():
             with pytest.raises(ValueError, match=text):

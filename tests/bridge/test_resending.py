@@ -131,3 +131,21 @@ def test_views_that_fill_the_memory_are_taken_away(make: Make) -> None:
             await here.note_progress(tail._replace(what=wide_protocol.PROGRESS), write_groups(groups))
 
     asyncio.run(main())
+
+
+def test_a_bus_keeps_its_machine_s_name(make: Make) -> None:
+    make().keep_name("m1")
+    again = make()
+    again.keep_name("m1")
+    with pytest.raises(ValueError, match="is machine 'm1' of domain 'd', and can't be 'm9' as well"):
+        again.keep_name("m9")
+    again.close()
+    for group, domain in (("other", "d"), ("apart", "e")):
+        one = Local(again.bus, domain, (group,))
+        if domain == "d":  # also where the group is another
+            with pytest.raises(ValueError, match="'m9' as well"):
+                one.keep_name("m9")
+        else:
+            one.keep_name("m9")
+        one.close()
+    assert [one.data for one in again.bus.peek("wide@prices")] == [b"d", b"m1"]

@@ -249,3 +249,12 @@ def test_each_command_is_applied_once_where_bridges_are_killed(machine: Make) ->
         assert sorted(found) == list(range(1, 201))
         ann.sync(timeout=WAIT_S)
         assert ann.snapshot() == bob.snapshot()
+
+
+def test_a_replica_does_not_join_a_group_that_became_another(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_wide_words", lambda self, group: WideWords(self.peer, group, "d"))
+        with pytest.raises(busq.Unreachable, match="a wide group meanwhile: join again"):
+            Counter.join(bus, "prices", member="ann", timeout=WAIT_S)
+    with Counter.join(bus, "prices", member="bob", timeout=WAIT_S) as bob:
+        assert bob.add() == 1
