@@ -85,7 +85,7 @@ def name_of(bound: Bound | str) -> str:
 
 
 def every_second(bounds: list[Bound]) -> list[Any]:
-    """Mark every second bound as long: it says the same as the one before it, of another order or size."""
+    """Mark every second bound as long, since the one before it checks the same rule."""
     return [pytest.param(bound, marks=[pytest.mark.long] * (number % 2)) for number, bound in enumerate(bounds)]
 
 
