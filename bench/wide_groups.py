@@ -3,8 +3,9 @@
 
 For streams in memory and in files, on one server and on three: the time of single sends, each waited for; the rate of
 `send_many` up to the last message's arrival at the member on the other machine, and the processor time of each bridge
-for one of those; the longest send while a bridge is killed and begun again, while the leader moves, and while it is
-killed.  And local messages on a bus with an idle bridge, against those on a bus without one.
+for one of those; the time from a member's kill to the view without it at a member on the other machine; the longest
+send while a bridge is killed and begun again, while the leader moves, and while it is killed. And local messages on a
+bus with an idle bridge, against those on a bus without one.
 
 The servers are started on 127.0.0.1, and ended.
 """
@@ -43,6 +44,7 @@ _BYTES = 64
 _SINGLES = 1000
 _MANY = 50_000
 _LOCAL = 100_000
+_DEATHS = 11
 _AFTER_S = 1.0  # behind a fault
 _LEASE_S = 30.0  # above any election: no machine is put out
 
@@ -124,11 +126,12 @@ def _measure_case(case: Case, started: list[NatsServer], repeats: int) -> dict[s
     _make_domain(domain, case, urls)
     with contextlib.ExitStack() as stack:
         here, there = (stack.enter_context(contextlib.closing(_Machine(domain, name, urls))) for name in ("m1", "m2"))
+        found: dict[str, Any] = {"case": str(case), **case._asdict(), "death_ms_p50": _death_ms(here.bus, there.bus)}
         sender = _Sender(stack.enter_context(here.bus.join("alice")))
         bob = stack.enter_context(there.bus.join("bob"))
         bob.enter("prices")
         member = _Member(bob)
-        found: dict[str, Any] = {"case": str(case), **case._asdict(), **_singles(sender)}
+        found |= _singles(sender)
         runs = [_many(sender, member, here, there) for _ in range(repeats)]
         found |= {key: statistics.median(run[key] for run in runs) for key in runs[0]}
         found["local_ratio"] = _local_ratio(here.bus, repeats)
@@ -212,6 +215,30 @@ class _Sender:
 
     def end(self) -> None:
         self._peer.send("@prices", b"", timeout=_WAIT_S)
+
+
+_MORTAL = "import busq, sys; p = busq.Bus.open(sys.argv[1]).join('mortal'); p.enter('prices'); sys.stdin.read()"
+
+
+def _death_ms(here: busq.Bus, there: busq.Bus) -> float:
+    """The time from a member's kill to the view without it at another machine, p50."""
+    times = []
+    with there.join("watches") as watches:
+        watches.enter("prices", timeout=_WAIT_S)
+        for _ in range(_DEATHS):
+            with subprocess.Popen([sys.executable, "-P", "-c", _MORTAL, here.name], stdin=subprocess.PIPE) as mortal:
+                _wait_for_members(watches, 2)
+                mortal.kill()
+                began = time.perf_counter()
+                _wait_for_members(watches, 1)
+                times.append(time.perf_counter() - began)
+        watches.leave("prices", timeout=_WAIT_S)
+    return statistics.median(times) * 1e3
+
+
+def _wait_for_members(peer: busq.Peer, count: int) -> None:
+    while len(peer.recv(timeout=_WAIT_S).view.members) != count:
+        pass
 
 
 def _singles(sender: _Sender) -> dict[str, float]:
@@ -308,6 +335,7 @@ _ROWS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "send_many, messages/s": ("rate_per_s", "{:,.0f}".format),
     "sender's bridge, us a message": ("origin_bridge_cpu_us", "{:.2f}".format),
     "the other bridge": ("other_bridge_cpu_us", "{:.2f}".format),
+    "a member's kill to its view elsewhere, p50, ms": ("death_ms_p50", "{:.0f}".format),
     "local messages beside it": ("local_ratio", "{:.2f}x".format),
     "longest send, bridge killed, s": ("bridge_killed_s", "{:.2f}".format),
     "leader moved": ("leader_moved_s", "{:.2f}".format),

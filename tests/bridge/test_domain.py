@@ -129,10 +129,19 @@ def is_whole(urls: list[str]) -> bool:
 
 def test_bench_measures_a_group_of_two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     need_server()
-    small = {"CASES": wide_groups.CASES[:1], "_SINGLES": 50, "_MANY": 1000, "_LOCAL": 1000, "_AFTER_S": 0.1}
+    small = {
+        "CASES": wide_groups.CASES[:1],
+        "_SINGLES": 50,
+        "_MANY": 1000,
+        "_LOCAL": 1000,
+        "_DEATHS": 1,
+        "_AFTER_S": 0.1,
+    }
     for name, value in small.items():
         monkeypatch.setattr(wide_groups, name, value)
     (point,) = wide_groups.measure(repeats=1)["points"]
     assert (point["case"], point["ok"], point["wrong"]) == ("R1 memory", True, [])
     assert point["sent"] == point["received"] > 1050
-    assert min(point[key] for key in ("send_ms_p50", "rate_per_s", "local_ratio", "bridge_killed_s")) > 0
+    assert (
+        min(point[key] for key in ("send_ms_p50", "rate_per_s", "death_ms_p50", "local_ratio", "bridge_killed_s")) > 0
+    )
