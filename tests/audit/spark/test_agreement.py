@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 MANY = 120  # runs that go through Spark as files
 # Runs that were judged differently once: times that do not matter, a clock of a send that does not count, no messages.
-PINNED = (1004, 5031, 7023)
-RESENT = (75, 103, 130)  # of these, messages were sent more than once
+PINNED = (7023, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1004, 5031)))
+# Of these, messages were sent more than once.
+RESENT = (130, *(pytest.param(seed, marks=pytest.mark.long) for seed in (75, 103)))
 
 
 def on_disk(folder: Path, seeds: range) -> tuple[dict[str, Run], list[Source]]:
