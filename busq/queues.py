@@ -32,7 +32,16 @@ from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
 from busq._queues.home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
 from busq._queues.overflow import GRACE_S, await_so
 from busq._queues.peers import private_name
-from busq._queues.pickles import dumps, dumps_for_views, joined, loads_packed, size_of, unpack_copies, unpack_views
+from busq._queues.pickles import (
+    dumps,
+    dumps_for_views,
+    joined,
+    loads_packed,
+    not_put,
+    size_of,
+    unpack_copies,
+    unpack_views,
+)
 from busq._queues.pipe import Ends
 from busq._queues.shutdown import DROPPED, Ending
 from busq._queues.tasks import TROUBLE, Awaited, Tasks, wait_of
@@ -360,7 +369,12 @@ class Queue(_Base[_T]):
         if self._is_closed:
             self._refuse()
         dump = self._dump  # a step of its own: of what is no method, that is the quicker way
-        self._put(dump(obj), None if block and timeout is None else wait_of(block, timeout))
+        data = dump(obj)
+        try:
+            self._put(data, None if block and timeout is None else wait_of(block, timeout))
+        except (errors.Full, errors.ShutDown):
+            not_put(data)
+            raise
 
     def get(self, block: bool = True, timeout: float | None = None) -> _T:
         """Get the next object out.
@@ -526,7 +540,12 @@ class SimpleQueue(_Base[_T], Ends):
         if self._is_closed:
             self._refuse()
         dump = self._dump  # a step of its own: of what is no method, that is the quicker way
-        self._put(dump(obj), None)
+        data = dump(obj)
+        try:
+            self._put(data, None)
+        except errors.ShutDown:
+            not_put(data)
+            raise
 
     def get(self) -> _T:
         """Get the next object out; waits for one.
@@ -795,15 +814,19 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
     for queue in chosen:
         queue._will_put()
         if not queue._local.overflow.wait(deadline):
+            not_put(data)
             raise errors.Full(f"{queue!r} had no room until the timeout for what was put before")
     left_ns = deadline.left_ns()
     try:
         sender = chosen[0]._home.sender()
         sender.send([queue._name for queue in chosen], data, timeout=None if left_ns < 0 else left_ns / 1e9)
     except errors.Full:
+        not_put(data)
         raise
     except TROUBLE as error:
         was_shut_down = isinstance(error, errors.ShutDown)
+        if was_shut_down:
+            not_put(data)
         next((queue for queue in chosen if was_shut_down and queue._has_ended()), chosen[0])._fail(error, data)
 
 

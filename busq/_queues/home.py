@@ -22,6 +22,7 @@ from busq._port.deadline import Deadline
 from busq._queues.at_exit import await_exit, begin_process, live_queues, overflows
 from busq._queues.overflow import Overflow, await_so
 from busq._queues.peers import Joined, join_sender, private_name
+from busq._queues.pickles import is_handed_on
 from busq.bus import Bus, _reopen
 from busq.peer import Peer
 
@@ -92,6 +93,7 @@ def _sizes() -> tuple[int, int]:
 def hand_on(home: Home, name: str) -> None:
     """Keep a bus open until another process has opened a queue that goes there in a pickle, or this one ends."""
     home.raw.handed(name, 1)
+    is_handed_on(functools.partial(home.raw.handed, name, -1))
     home.handed.add(name)
     _kept.add(home)
 

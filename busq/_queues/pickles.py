@@ -18,6 +18,7 @@ import functools
 import io
 import pickle
 import struct
+import threading
 from collections.abc import Callable
 from multiprocessing import reduction
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -29,7 +30,17 @@ from busq._port.objects import gather, split
 if TYPE_CHECKING:
     from busq.peer import Message
 
-__all__ = ["dumps", "dumps_for_views", "joined", "loads_packed", "size_of", "unpack_copies", "unpack_views"]
+__all__ = [
+    "dumps",
+    "dumps_for_views",
+    "is_handed_on",
+    "joined",
+    "loads_packed",
+    "not_put",
+    "size_of",
+    "unpack_copies",
+    "unpack_views",
+]
 
 _HEAD = struct.Struct("<IIQ")
 _WRITABLE = 1 << 63
@@ -50,20 +61,63 @@ def dumps(obj: Any) -> Any:
     """
     if core.is_plain(obj):  # so there is nothing that the others know better; and this is several times as fast
         return pickle.dumps(obj, 5)
-    stream = io.BytesIO()
     beside: list[Any] = []
-    _Pickler(stream, 5, True, core.large_into(beside)).dump(obj)  # by position: by name it takes longer
-    return _with_buffers(stream.getvalue(), beside) if beside else stream.getvalue()
+    return _dumped(obj, core.large_into(beside), lambda: beside)
 
 
 def dumps_for_views(obj: Any) -> Any:
     """Return a payload with all buffers beside the pickle, so that it depends on no size what can't be written to."""
     if core.is_plain(obj):
         return pickle.dumps(obj, 5)
-    stream = io.BytesIO()
     beside: list[Any] = []
-    _Pickler(stream, 5, True, beside.append).dump(obj)
-    return _with_buffers(stream.getvalue(), [buffer.raw() for buffer in beside]) if beside else stream.getvalue()
+    return _dumped(obj, beside.append, lambda: [buffer.raw() for buffer in beside])
+
+
+class _WithQueues(list[Any]):
+    """The parts of a payload in which other queues stand, and what takes back that they were handed on."""
+
+    def __init__(self, payload: Any, taking_back: list[Callable[[], Any]]) -> None:
+        super().__init__(payload if isinstance(payload, list) else [payload])
+        self.taking_back = taking_back
+
+
+class _Pickling(threading.local):
+    """What takes back, for each queue in the object that this thread is pickling here, that it was handed on."""
+
+    taking_back: list[Callable[[], Any]] | None = None
+
+
+_pickling = _Pickling()
+
+
+def is_handed_on(take_back: Callable[[], Any]) -> None:
+    """Have a queue that is just pickled taken back where it stands in an object that can't be put."""
+    if _pickling.taking_back is not None:
+        _pickling.taking_back.append(take_back)
+
+
+def not_put(payload: Any) -> None:
+    """Take back the queues in a payload that was put nowhere."""
+    if isinstance(payload, _WithQueues):
+        while payload.taking_back:
+            payload.taking_back.pop()()
+
+
+def _dumped(obj: Any, take_buffer: Callable[[Any], Any], beside: Callable[[], list[memoryview]]) -> Any:
+    stream = io.BytesIO()
+    taking_back: list[Callable[[], Any]] = []
+    outer = _pickling.taking_back
+    _pickling.taking_back = taking_back
+    try:
+        _Pickler(stream, 5, True, take_buffer).dump(obj)  # by position: by name it takes longer
+        views = beside()
+    except BaseException:
+        not_put(_WithQueues(b"", taking_back))
+        raise
+    finally:
+        _pickling.taking_back = outer
+    payload = _with_buffers(stream.getvalue(), views) if views else stream.getvalue()
+    return _WithQueues(payload, taking_back) if taking_back else payload
 
 
 def _with_buffers(pickled: bytes, views: list[memoryview]) -> list[Any]:

@@ -17,6 +17,7 @@ from busq import errors
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
 from busq._queues.peers import private_name
+from busq._queues.pickles import not_put
 
 if TYPE_CHECKING:
     from busq._queues.home import Home, Local
@@ -185,7 +186,12 @@ class Awaited(Generic[_T]):
         """
         if self._is_closed:
             self._refuse()
-        await self._aput(self._dump(obj), wait_of(True, timeout))
+        data = self._dump(obj)
+        try:
+            await self._aput(data, wait_of(True, timeout))
+        except (errors.Full, errors.ShutDown):
+            not_put(data)
+            raise
 
     async def aget(self, timeout: float | None = None) -> _T:
         """Get the next object out, in an event loop: where there is none, this task waits, and others run.
