@@ -124,6 +124,7 @@ def test_a_column_of_runs_is_one_of_tables_as_well(
     assert counts(alone) == found["mon/day"]
 
 
+@pytest.mark.long
 def test_any_column_tells_runs_apart_and_none_takes_all_for_one(spark: SparkSession, db: str) -> None:
     table = put(spark, f"{db}.events", [{**row, "day": day} for day in (1, 2) for row in story()], ("day",))
     assert [run["run"] for run in judged("--table", table, "--runs-by", "day")["runs"]] == ["1", "2"]
@@ -174,6 +175,7 @@ def test_of_an_empty_table_nothing_is_known(spark: SparkSession, db: str, rows: 
     assert [finding["kind"] for finding in run["findings"]] == ["no-messages"]
 
 
+@pytest.mark.long
 def test_rows_of_a_table_stand_in_no_order(spark: SparkSession, db: str) -> None:
     """In a file, a later row is a later event; from a table, rows come as Spark likes."""
     rows = [{name: value for name, value in row.items() if name != "position"} for row in story()]
@@ -399,6 +401,7 @@ def test_a_catalog_that_ends_with_the_session_takes_no_results(tmp_path: Path) -
 # ---- from Python ----
 
 
+@pytest.mark.long
 def test_huge_takes_the_name_of_a_table_and_a_frame_of_any_columns(
     spark: SparkSession, db: str, tmp_path: Path
 ) -> None:

@@ -186,7 +186,7 @@ def named_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "style", ["wide", "swapped", *(pytest.param(style, marks=pytest.mark.long) for style in ("short", "extreme"))]
+    "style", ["wide", *(pytest.param(style, marks=pytest.mark.long) for style in ("swapped", "short", "extreme"))]
 )
 def test_any_names_are_judged_as_in_c_and_by_the_oracle(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: str
@@ -202,11 +202,13 @@ def test_and_so_are_those_of_other_runs(
     assert_all_alike(spark, tmp_path / "traces", monkeypatch, seed, style)
 
 
+@pytest.mark.long
 def test_a_number_may_be_zero(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message 1.0, which was never sent, and no sends in p1's log: that log may have ended before, 0 or not."""
     assert_all_alike(spark, tmp_path / "traces", monkeypatch, 49030, "extreme")
 
 
+@pytest.mark.long
 def test_a_log_whose_only_send_failed_is_not_one_without_sends(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +258,7 @@ def test_events_at_one_position_are_told(spark: SparkSession, tmp_path: Path) ->
     assert found_wrong(of_frame) == {("doubled", 1)}
 
 
+@pytest.mark.long
 def test_positions_may_be_times(spark: SparkSession, tmp_path: Path) -> None:
     """Ten messages, of which the last comes first; positions are nanoseconds of a clock, over an hour."""
     start, names = 1_700_000_000_000_000_000, [(n * 0x9E3779B97F4A7C15) % (1 << 62) for n in range(1, 11)]

@@ -135,6 +135,7 @@ print(json.dumps([len({row["pid"] for row in rows}), [run.as_json() for run in f
 """
 
 
+@pytest.mark.long
 def test_two_worker_processes_of_a_cluster_say_the_same(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     folder = tmp_path / "here"

@@ -106,7 +106,7 @@ class Stayer:
         return java
 
 
-@pytest.fixture(params=["count", "toArrow"])
+@pytest.fixture(params=["count", pytest.param("toArrow", marks=pytest.mark.long)])
 def stayer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stayer]:
     """The second waits for the end of its job on the way out, whatever comes."""
     found = Stayer(tmp_path / "place", request.param)
