@@ -22,9 +22,9 @@ HERE = Path(__file__).parent.parent
 SOURCES = HERE.parent / "csrc"
 TESTS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
 SEARCHED = ("ACCEPT_EQUAL", "COMMIT_BEFORE_SYNC", "SEAL_AT_MAXIMUM")  # of all mutants: .ci/deep searches the others too
-# Those with steps need a second core, which takes longer to build than they run; .ci/run has them under sanitizers.
-STEPS = {name for name in TESTS if name.endswith("_steps")}
-LONG = {"test_check", "test_orders_every_execution", "test_rename", *STEPS}
+# They take longer to build than to run.  The others are long here, and .ci/run has them under sanitizers.
+SHORT = {"test_multicast", "test_ring", "test_views", "test_wake"}
+LONG = set(TESTS) - SHORT
 
 Build = Callable[..., Path]
 
@@ -43,7 +43,7 @@ def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[s
 
 @pytest.fixture
 def core(request: pytest.FixtureRequest, c_build: Build) -> Path:
-    """Where the programs of this test are, and of all others that are long, or not, as this one."""
+    """Where the programs of this test are, and of all others that are long, or short, as this one."""
     is_long = request.node.get_closest_marker("long") is not None
     return c_build(*(name for name in TESTS if (name in LONG) == is_long), "stress")
 
