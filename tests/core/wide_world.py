@@ -37,6 +37,9 @@ class MemoryStream:
     async def ends(self) -> tuple[int, int]:
         return 1, len(self._stored)
 
+    async def room(self) -> tuple[int, int]:
+        return 1 << 40, 1 << 40
+
     async def read(self, place: int) -> AsyncIterator[Stored]:
         while True:
             self._news.clear()
