@@ -54,6 +54,13 @@ settings.load_profile("busq")
 PATIENCE_S = 600
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave slow files out only where none is named."""
+    is_default = config.option.markexpr == "not long and not slow"  # pyproject.toml
+    if is_default and config.args_source is pytest.Config.ArgsSource.ARGS and not hasattr(config, "workerinput"):
+        config.option.markexpr = "not long"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Two workers for each core, since many tests wait for other processes most of the time."""

@@ -16,6 +16,8 @@ from conftest import PATIENCE_S, TESTS
 import busq
 from busq.cli import SECTIONS
 
+pytestmark = pytest.mark.slow
+
 MAILS = "time,sender,recipients,size\n" + "".join(
     f"{number},{'ann' if number % 2 else 'bob'},cleo dan,64\n" for number in range(40)
 )

@@ -18,6 +18,8 @@ from mutants.run import StaleError
 
 import busq
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent.parent
 SOURCES = HERE.parent / "csrc"
 TESTS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))

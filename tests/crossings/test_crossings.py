@@ -18,6 +18,8 @@ from crossings.expected import FAULTS, SOMETIMES, Absent
 from crossings.features import FEATURES
 from crossings.ledger import Wrong
 
+pytestmark = pytest.mark.slow
+
 CELLS = [(feature, event) for feature in FEATURES for event in EVENTS]
 SHARE = int(os.environ.get("BUSQ_TEST_SHARE", "1"))
 PARTED = [

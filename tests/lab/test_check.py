@@ -26,6 +26,8 @@ from busq.scenario import Player, play
 from busq.spec import PROPERTIES
 from busq.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 STEADY = [name for name, order in ORDERS.items() if not order.laboratory]
 # Bounds at which every order is searched in a second, with and without reductions: processes, messages, destinations.

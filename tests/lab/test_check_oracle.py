@@ -15,6 +15,8 @@ from naive import ORDERS, Bound, compare, explore, replay, run
 
 import busq.check
 
+pytestmark = pytest.mark.slow
+
 
 def chosen(*destinations: tuple[int, ...]) -> tuple[tuple[frozenset[int], ...], ...]:
     """By process, the one destination of each of its messages."""

@@ -25,6 +25,8 @@ from busq.lab.examples import plays
 from busq.spec import History
 from busq.stage import Stage
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib")
 
 RED = "#d1231c"

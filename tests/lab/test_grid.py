@@ -45,6 +45,8 @@ from busq.lab.sweep.estimate import estimate, ratios
 from busq.lab.sweep.pool import Pool
 from busq.sim import run as simulate
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTED = [f"lab.sweep.{name}" for name in ("grid", "read", "cells", "result_files", "draw_grid")]
 QUICK = """
 seeds = 3

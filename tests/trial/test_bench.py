@@ -25,6 +25,8 @@ from busq.bench.plan import WORKLOADS, Case
 from busq.cli import commands
 from busq.orders import ORDERS
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 0.05
 
 

@@ -23,6 +23,8 @@ from busq.trial import compare, crew, replay
 from busq.trial.host import Log
 from busq.workload import Schedule
 
+pytestmark = pytest.mark.slow
+
 FIT = [name for name, order in ORDERS.items() if not order.laboratory]
 ALWAYS = {"lost", "duplicated", "phantom"}
 

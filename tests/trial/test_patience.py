@@ -20,6 +20,8 @@ from busq._util.patience import Patience, state_of
 from busq.lab import workload
 from busq.trial import crew, replay
 
+pytestmark = pytest.mark.slow
+
 
 def spin() -> None:
     while True:

@@ -25,6 +25,8 @@ from busq.spec import PROPERTIES
 from busq.trial import host, replay
 from busq.workload import Schedule, ScheduleError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def buses(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

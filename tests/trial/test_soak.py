@@ -30,6 +30,8 @@ from busq.trial.soak import worker as soak_worker
 from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Row, name_of, read
 from busq.trial.soak.plan import WORDS, Mode, Plan
 
+pytestmark = pytest.mark.slow
+
 VERDICTS = [
     "lost",
     "duplicated",

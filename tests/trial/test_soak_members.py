@@ -29,6 +29,8 @@ from busq.trial.soak.ledger import (
 from busq.trial.soak.plan import WORDS, Mode, Plan
 from busq.trial.soak.worker import Worker
 
+pytestmark = pytest.mark.slow
+
 MODES = (Mode.PLAIN, Mode.DURABLE, Mode.ACK, Mode.RESUME)
 VERDICTS = {
     *("views", "outside", "torn", "lost", "phantom", "duplicated", "redelivery", "deaths", "nodes", "replicas", "lock"),
