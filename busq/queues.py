@@ -369,9 +369,10 @@ class Queue(_Base[_T]):
         if self._is_closed:
             self._refuse()
         dump = self._dump  # a step of its own: of what is no method, that is the quicker way
+        timeout = None if block and timeout is None else wait_of(block, timeout)
         data = dump(obj)
         try:
-            self._put(data, None if block and timeout is None else wait_of(block, timeout))
+            self._put(data, timeout)
         except (errors.Full, errors.ShutDown):
             not_put(data)
             raise

@@ -21,7 +21,7 @@ from busq._port.arguments import wrong_type
 from busq._port.deadline import Deadline
 from busq._queues.at_exit import await_exit, begin_process, live_queues, overflows
 from busq._queues.overflow import Overflow, await_so
-from busq._queues.peers import Joined, join_sender, private_name
+from busq._queues.peers import STOOD_STILL, Joined, join_sender, private_name
 from busq._queues.pickles import is_handed_on
 from busq.bus import Bus, _reopen
 from busq.peer import Peer
@@ -237,7 +237,7 @@ class Local:
         """Join where a process that puts the queue in order seems to be stopped; returns what is left of a timeout."""
         deadline = Deadline(timeout)
         if not await_so(self._try_reader, deadline):
-            raise errors.Empty("another process puts the queue in order, and stood still until the timeout")
+            raise errors.Empty(STOOD_STILL)
         return deadline.left_s()
 
     def _try_reader(self) -> bool:

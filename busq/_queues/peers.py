@@ -16,7 +16,9 @@ from busq._native import _core as core
 from busq.bus import Bus
 from busq.peer import Peer
 
-__all__ = ["Joined", "join_behind", "join_sender", "private_name"]
+__all__ = ["STOOD_STILL", "Joined", "join_behind", "join_sender", "private_name"]
+
+STOOD_STILL = "another process puts the queue in order, and stood still until the timeout"
 
 
 def private_name(what: str) -> str:

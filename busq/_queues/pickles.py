@@ -99,8 +99,12 @@ def is_handed_on(take_back: Callable[[], Any]) -> None:
 def not_put(payload: Any) -> None:
     """Take back the queues in a payload that was put nowhere."""
     if isinstance(payload, _WithQueues):
-        while payload.taking_back:
-            payload.taking_back.pop()()
+        _take_back(payload.taking_back)
+
+
+def _take_back(taking_back: list[Callable[[], Any]]) -> None:
+    while taking_back:
+        taking_back.pop()()
 
 
 def _dumped(obj: Any, take_buffer: Callable[[Any], Any], beside: Callable[[], list[memoryview]]) -> Any:
@@ -112,7 +116,7 @@ def _dumped(obj: Any, take_buffer: Callable[[Any], Any], beside: Callable[[], li
         _Pickler(stream, 5, True, take_buffer).dump(obj)  # by position: by name it takes longer
         views = beside()
     except BaseException:
-        not_put(_WithQueues(b"", taking_back))
+        _take_back(taking_back)
         raise
     finally:
         _pickling.taking_back = outer

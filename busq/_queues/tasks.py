@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 from busq import errors
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
-from busq._queues.peers import private_name
+from busq._queues.peers import STOOD_STILL, private_name
 from busq._queues.pickles import not_put
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ class Tasks:
                 await self.reader()
                 return deadline.left_s()
             except errors.PeerExists:
-                if deadline.left_ns() == 0:
-                    raise errors.Empty("nothing came before the timeout") from None
-            await sleep(_PAUSE_S_MAX)
+                left_ns = deadline.left_ns()
+                if left_ns == 0:
+                    raise errors.Empty(STOOD_STILL) from None
+            await sleep(_PAUSE_S_MAX if left_ns < 0 else min(_PAUSE_S_MAX, left_ns / 1e9))
 
     async def sender(self) -> Any:
         """Return the peer that puts, for the tasks of the event loop that runs here."""
@@ -186,9 +187,10 @@ class Awaited(Generic[_T]):
         """
         if self._is_closed:
             self._refuse()
+        timeout = wait_of(True, timeout)
         data = self._dump(obj)
         try:
-            await self._aput(data, wait_of(True, timeout))
+            await self._aput(data, timeout)
         except (errors.Full, errors.ShutDown):
             not_put(data)
             raise

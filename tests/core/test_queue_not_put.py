@@ -52,6 +52,17 @@ def test_a_queue_that_found_no_room_is_not_handed_on(put: Callable[[Any], None])
     assert handed(sent) == 0
 
 
+@pytest.mark.parametrize(
+    "put",
+    [lambda queue, sent: queue.put(sent, timeout="soon"), lambda queue, sent: asyncio.run(queue.aput(sent, "soon"))],
+)
+def test_neither_is_one_with_a_timeout_that_is_none(put: Callable[[Any, Any], None]) -> None:
+    sent: busq.Queue[int] = busq.Queue()
+    with pytest.raises(TypeError):
+        put(busq.Queue(), sent)
+    assert handed(sent) == 0
+
+
 @pytest.mark.parametrize("views", [False, True])
 def test_one_that_was_put_behind_others_that_were_not_is_handed_on(views: bool) -> None:
     through: busq.Queue[Any] = busq.Queue(1, views=views)
