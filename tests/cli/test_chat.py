@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -196,10 +197,7 @@ def test_in_a_terminal_one_types_and_leaves_at_once(
         read_until(terminal, b"bob: welcome")
         os.write(terminal, b"thank you\n")
         bob.wait_for("ann: thank you")
-        os.write(terminal, ending)
-        while not select.select([terminal], [], [], 20)[0]:
-            os.write(terminal, ending)  # Python's `input` misses a Ctrl-C that comes just before it waits
-        read_until(terminal, b"")
+        type_until_it_ends(terminal, ending)
         status = os.waitpid(child, 0)[1]
         child = 0
     finally:
@@ -214,18 +212,37 @@ def test_in_a_terminal_one_types_and_leaves_at_once(
 
 
 def read_until(terminal: int, wanted: bytes) -> None:
-    """Read from a terminal until something stands there, or (nothing wanted) until the other side ends."""
+    """Read from a terminal until something stands there."""
     seen = b""
-    while not wanted or wanted not in seen:
-        assert select.select([terminal], [], [], 20)[0], f"{wanted!r} did not come: {seen!r}"
-        try:
-            part = os.read(terminal, 4096)
-        except OSError:  # the error that Linux has where the other side has closed
-            part = b""
+    while wanted not in seen:
+        assert select.select([terminal], [], [], PATIENCE_S)[0], f"{wanted!r} did not come: {seen!r}"
+        part = read_what_stands(terminal)
+        assert part, f"ended before {wanted!r}: {seen!r}"
         seen += part
-        if not part:
-            assert not wanted, f"ended before {wanted!r}: {seen!r}"
+
+
+def type_until_it_ends(terminal: int, ending: bytes) -> None:
+    """Type an ending, once more where nothing comes for a second, until the other side has closed.
+
+    A Ctrl-D that comes before `input` has changed the mode of the terminal is no longer one after that, and a Ctrl-C
+    just before `input` waits is missed: a user would press it again.
+    """
+    give_up = time.monotonic() + PATIENCE_S
+    os.write(terminal, ending)
+    while time.monotonic() < give_up:
+        if not select.select([terminal], [], [], 1)[0]:
+            os.write(terminal, ending)
+        elif not read_what_stands(terminal):
             return
+    raise AssertionError(f"{ending!r} did not end it")
+
+
+def read_what_stands(terminal: int) -> bytes:
+    """Read what stands on a terminal: nothing where the other side has closed, which Linux makes an error."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
 
 
 # ---- the reply before the query ----
