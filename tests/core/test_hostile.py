@@ -10,6 +10,7 @@ looks for new ones.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import platform
@@ -56,7 +57,9 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         "-fno-sanitize-recover=all", f"-I{csrc}", f"-I{TESTS / 'c'}",
         *(["-mcx16"] if platform.machine() == "x86_64" else []),
     ]  # fmt: skip
-    cores: dict[str, Path] = {}
+    is_one_of_many = "PYTEST_XDIST_WORKER" in os.environ  # the workers' own folders are beside each other
+    base = tmp_path_factory.getbasetemp()
+    directory = (base.parent if is_one_of_many else base) / "sanitized"
 
     def compile_in(directory: Path, *arguments: object) -> None:
         done = subprocess.run(
@@ -67,19 +70,30 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         assert done.returncode == 0, done.stderr
 
     def build(name: str, define: str, wrapped: str, *files: str) -> str:
-        if define not in cores:
-            cores[define] = tmp_path_factory.mktemp("core")
-            rooms: dict[Path, list[Path]] = {}  # of one room at a time: files of two may have the same name
-            for source in sources:
-                rooms.setdefault(source.parent, []).append(source)
-            for room, files_of_room in rooms.items():
-                part = cores[define] / room.relative_to(csrc)
-                part.mkdir(parents=True, exist_ok=True)
-                compile_in(part, define, "-c", *files_of_room)
-        core = cores[define]
-        wraps = "-Wl" + "".join(f",--wrap={function}" for function in wrapped.split())
-        compile_in(core, define, wraps, *core.rglob("*.o"), *(TESTS / "c" / file for file in files), "-o", core / name)
-        return str(core / name)
+        core, program = directory / define, directory / name
+        directory.mkdir(exist_ok=True)
+        with open(directory / "lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # one worker builds, the others find it built
+            if not core.exists():
+                build_core(core, define)
+            if not program.exists():
+                wraps = "-Wl" + "".join(f",--wrap={function}" for function in wrapped.split())
+                own = [TESTS / "c" / file for file in files]
+                compile_in(core, define, wraps, *core.rglob("*.o"), *own, "-o", core / name)
+                (core / name).rename(program)
+        return str(program)
+
+    def build_core(core: Path, define: str) -> None:
+        half = directory / "half"
+        shutil.rmtree(half, ignore_errors=True)
+        rooms: dict[Path, list[Path]] = {}  # of one room at a time: files of two may have the same name
+        for source in sources:
+            rooms.setdefault(source.parent, []).append(source)
+        for room, files_of_room in rooms.items():
+            part = half / room.relative_to(csrc)
+            part.mkdir(parents=True, exist_ok=True)
+            compile_in(part, define, "-c", *files_of_room)
+        half.rename(core)
 
     return build
 
