@@ -134,7 +134,7 @@ class Bridge:
         begins_at = await self._begin_epoch()
         self._views.first = self._done[0] or begins_at
         parts = self._reads(self._views.first), self._asks(), self._publishes(), self._ticks(), self._looks()
-        tasks = [asyncio.ensure_future(part) for part in parts]
+        tasks = [asyncio.ensure_future(part) for part in (*parts, self._reserve.looks())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:

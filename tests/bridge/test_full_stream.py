@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from bridging import WAIT_S, Machine, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
@@ -62,6 +63,55 @@ def test_bridges_that_look_seldom_do_not_fill_a_stream_together() -> None:
     n_stored = asyncio.run(fill())
     assert stream.left_bytes > stream.bytes_max // PART // 2
     assert n_stored * 612 > stream.bytes_max * 0.9
+
+
+@pytest.fixture
+def old_looks(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], tuple[Stream, list[Reserve]]]:
+    """Makes a stream, and reserves of bridges that have looked at it long ago."""
+    now = [0.0]
+    monkeypatch.setattr("busq.bridge.reserve.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def make(count: int) -> tuple[Stream, list[Reserve]]:
+        stream = Stream()
+        stream.left_bytes = stream.bytes_max = 1 << 28
+        reserves = [Reserve(stream) for _ in range(count)]
+        assert all(asyncio.run(one.takes(0)) for one in reserves)
+        now[0] += 3600
+        stream.n_looks = 0
+        return stream, reserves
+
+    return make
+
+
+def test_a_rare_message_waits_for_no_look_and_one_comes_behind_it(
+    old_looks: Callable[[int], tuple[Stream, list[Reserve]]],
+) -> None:
+    stream, (reserve,) = old_looks(1)
+
+    async def sends() -> None:
+        assert await reserve.takes(1000)
+        assert not stream.n_looks
+        looking = asyncio.ensure_future(reserve.looks())
+        while stream.n_looks < 2:  # as it begins, and behind the message
+            await asyncio.sleep(0.001)
+        looking.cancel()
+
+    asyncio.run(asyncio.wait_for(sends(), 60))
+
+
+def test_bridges_that_have_looked_long_ago_leave_most_of_the_reserve(
+    old_looks: Callable[[int], tuple[Stream, list[Reserve]]],
+) -> None:
+    stream, reserves = old_looks(64)
+    reserve = stream.left_bytes = stream.bytes_max // PART
+
+    async def fill() -> None:
+        for one in reserves:
+            while await one.takes(10_000):
+                stream.left_bytes -= 10_512
+
+    asyncio.run(fill())
+    assert reserve // 2 < stream.left_bytes < reserve
 
 
 def test_words_without_news_are_the_seldomer_the_less_of_the_reserve_is_left() -> None:

@@ -31,6 +31,7 @@ class Stream:
     def __init__(self, *answers: str) -> None:
         self.stored: list[bytes] = []
         self.left_bytes = self.bytes_max = 1 << 20
+        self.n_looks = 0
         self._answers: Iterator[str] = iter(answers)
 
     async def publish(self, machine: str, payload: bytes, expected: int, name: str) -> int:
@@ -47,6 +48,7 @@ class Stream:
         return len(self.stored)
 
     async def room(self) -> tuple[int, int]:
+        self.n_looks += 1
         return self.left_bytes, self.bytes_max
 
     async def last(self, machine: str) -> Stored | None:
