@@ -28,6 +28,7 @@ from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import integer, wrong_type
 from busq._port.deadline import Deadline
+from busq._port.sent_count import nothing_sent
 from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
 from busq._queues.home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
 from busq._queues.overflow import GRACE_S, await_so
@@ -166,9 +167,10 @@ class _Base(Awaited[_T], Ending):
             self._users.gets()
 
     def _open_sender(self) -> Callable[..., Any]:
-        self._will_put()
-        self._send = send = self._home.sender().send
-        return send
+        with nothing_sent():
+            self._will_put()
+            self._send = send = self._home.sender().send
+            return send
 
     def _put(self, data: Any, timeout: float | None) -> None:
         if not self._local.overflow.items:
@@ -373,8 +375,8 @@ class Queue(_Base[_T]):
         data = dump(obj)
         try:
             self._put(data, timeout)
-        except (errors.Full, errors.ShutDown):
-            not_put(data)
+        except BaseException as error:
+            not_put(data, error)
             raise
 
     def get(self, block: bool = True, timeout: float | None = None) -> _T:
@@ -544,8 +546,8 @@ class SimpleQueue(_Base[_T], Ends):
         data = dump(obj)
         try:
             self._put(data, None)
-        except errors.ShutDown:
-            not_put(data)
+        except BaseException as error:
+            not_put(data, error)
             raise
 
     def get(self) -> _T:
@@ -812,22 +814,20 @@ def put_all(queues: Iterable[Any], obj: Any, block: bool = True, timeout: float 
     timeout = wait_of(block, timeout)
     data = (dumps_for_views if any(queue._views for queue in chosen) else dumps)(obj)
     deadline = Deadline(timeout)
-    for queue in chosen:
-        queue._will_put()
-        if not queue._local.overflow.wait(deadline):
-            not_put(data)
-            raise errors.Full(f"{queue!r} had no room until the timeout for what was put before")
-    left_ns = deadline.left_ns()
     try:
-        sender = chosen[0]._home.sender()
+        with nothing_sent():
+            for queue in chosen:
+                queue._will_put()
+                if not queue._local.overflow.wait(deadline):
+                    raise errors.Full(f"{queue!r} had no room until the timeout for what was put before")
+            left_ns = deadline.left_ns()
+            sender = chosen[0]._home.sender()
         sender.send([queue._name for queue in chosen], data, timeout=None if left_ns < 0 else left_ns / 1e9)
-    except errors.Full:
-        not_put(data)
-        raise
-    except TROUBLE as error:
+    except BaseException as error:
+        not_put(data, error)
+        if not isinstance(error, TROUBLE) or isinstance(error, errors.Full):
+            raise
         was_shut_down = isinstance(error, errors.ShutDown)
-        if was_shut_down:
-            not_put(data)
         next((queue for queue in chosen if was_shut_down and queue._has_ended()), chosen[0])._fail(error, data)
 
 

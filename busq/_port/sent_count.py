@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The number of messages that a call has sent, for the exception that ends it: for other orders than bus1."""
+"""The number of messages that a call has sent, for the exception that ends it: of orders beside bus1, and of queues."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from busq._port.arguments import is_iterable, pair, wrong_type
@@ -15,6 +15,16 @@ def report_sent(error: BaseException, sent: int) -> None:
     """Give an exception that ends a call the number of messages that were sent."""
     with contextlib.suppress(AttributeError, TypeError):
         error.sent = sent  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def nothing_sent() -> Iterator[None]:
+    """Give an exception that comes from within the number of messages that this has sent: none."""
+    try:
+        yield
+    except BaseException as error:
+        report_sent(error, 0)
+        raise
 
 
 class Sending:

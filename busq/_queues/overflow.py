@@ -12,8 +12,10 @@ from typing import Any
 from busq import errors
 from busq._native import _core as core
 from busq._port.deadline import NEVER, Deadline
+from busq._port.sent_count import nothing_sent
 from busq._queues.at_exit import await_exit, overflows
 from busq._queues.peers import Joined, join_behind, private_name
+from busq._queues.pickles import not_put
 
 __all__ = ["GRACE_S", "Overflow", "Patience", "await_so"]
 
@@ -37,7 +39,8 @@ def await_so(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
         left_ns = deadline.left_ns()
         if left_ns == 0:
             return False
-        time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
+        with nothing_sent():
+            time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
     return True
 
@@ -98,7 +101,9 @@ class Overflow:
         """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended."""
         is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
         if is_kept is None:  # that peer counts for another queue
-            is_kept = core.keep(self.items, self._counter.peer(), self.key, self._bound, data, target)
+            with nothing_sent():
+                counter = self._counter.peer()
+            is_kept = core.keep(self.items, counter, self.key, self._bound, data, target)
         if is_kept and not self._fed.locked():
             self._begin()
         return bool(is_kept)
@@ -148,6 +153,7 @@ class Overflow:
                     core.settle(self.items)
         except BaseException as error:
             while self.items:
+                not_put(self.items[0][1], error)
                 core.settle(self.items)
             if not isinstance(error, errors.ShutDown):
                 raise

@@ -96,9 +96,13 @@ def is_handed_on(take_back: Callable[[], Any]) -> None:
         _pickling.taking_back.append(take_back)
 
 
-def not_put(payload: Any) -> None:
-    """Take back the queues in a payload that was put nowhere."""
-    if isinstance(payload, _WithQueues):
+def not_put(payload: Any, error: BaseException) -> None:
+    """Take back the queues in a payload, where what has ended its put knows that it was not sent.
+
+    What a handler of a signal raises between two steps does not: then they stay handed on, and keep their bus, as until
+    the end of this process do those in a pickle that is never opened.
+    """
+    if isinstance(payload, _WithQueues) and 0 in (getattr(one, "sent", None) for one in (error, error.__cause__)):
         _take_back(payload.taking_back)
 
 
@@ -130,8 +134,10 @@ def _with_buffers(pickled: bytes, views: list[memoryview]) -> list[Any]:
     return gather(head, pickled, views)
 
 
-def joined(payload: Any) -> bytes:
+def joined(payload: Any) -> Any:
     """Return a payload that no change of the object reaches any more."""
+    if isinstance(payload, _WithQueues):
+        return _WithQueues(b"".join(payload), payload.taking_back)
     return b"".join(payload) if isinstance(payload, list) else payload
 
 

@@ -9,13 +9,15 @@ a loop that has ended give way to those of the next one, and the last ones go wi
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from busq import errors
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
+from busq._port.sent_count import nothing_sent
 from busq._queues.peers import STOOD_STILL, private_name
 from busq._queues.pickles import not_put
 
@@ -39,20 +41,23 @@ def wait_of(block: bool, timeout: float | None) -> float | None:
     return timeout if block else 0
 
 
-async def _try_so(attempt: Callable[[], None], timeout: float | None) -> None:
-    """Try again and again while it is Full, in between of which other tasks run; raises that where it is too late."""
-    deadline, pause_s = Deadline(timeout), _PAUSE_S_MIN
-    await sleep(0)
+async def _try_so(attempt: Callable[[], Awaitable[Any]], so: type[Exception], timeout: float | None) -> float | None:
+    """Try again and again while it raises that, in between of which other tasks run; returns what is left of a timeout.
+
+    The error is raised where it is too late.
+    """
+    deadline, pause_s = Deadline(timeout), 0.0
     while True:
+        with nothing_sent():
+            await sleep(pause_s)
         try:
-            attempt()
-            return
-        except errors.Full:
+            await attempt()
+            return deadline.left_s()
+        except so:
             left_ns = deadline.left_ns()
             if left_ns == 0:
                 raise
-        await sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
-        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        pause_s = min(max(2 * pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX, math.inf if left_ns < 0 else left_ns / 1e9)
 
 
 class _Loop:
@@ -99,16 +104,10 @@ class Tasks:
 
     async def await_reader(self, timeout: float | None) -> float | None:
         """Do what `Local.await_reader` does, while other tasks run."""
-        deadline = Deadline(timeout)
-        while True:
-            try:
-                await self.reader()
-                return deadline.left_s()
-            except errors.PeerExists:
-                left_ns = deadline.left_ns()
-                if left_ns == 0:
-                    raise errors.Empty(STOOD_STILL) from None
-            await sleep(_PAUSE_S_MAX if left_ns < 0 else min(_PAUSE_S_MAX, left_ns / 1e9))
+        try:
+            return await _try_so(self.reader, errors.PeerExists, timeout)
+        except errors.PeerExists:
+            raise errors.Empty(STOOD_STILL) from None
 
     async def sender(self) -> Any:
         """Return the peer that puts, for the tasks of the event loop that runs here."""
@@ -191,8 +190,8 @@ class Awaited(Generic[_T]):
         data = self._dump(obj)
         try:
             await self._aput(data, timeout)
-        except (errors.Full, errors.ShutDown):
-            not_put(data)
+        except BaseException as error:
+            not_put(data, error)
             raise
 
     async def aget(self, timeout: float | None = None) -> _T:
@@ -221,11 +220,17 @@ class Awaited(Generic[_T]):
 
     async def _aput(self, data: Any, timeout: float | None) -> None:
         if self._overflows:
-            await _try_so(lambda: self._put(data, 0), timeout)
+
+            async def attempt() -> None:
+                self._put(data, 0)
+
+            await _try_so(attempt, errors.Full, timeout)
             return
-        self._will_put()
         try:
-            await (await self._tasks.sender()).send(self._name, data, timeout=timeout)
+            with nothing_sent():
+                self._will_put()
+                sender = await self._tasks.sender()
+            await sender.send(self._name, data, timeout=timeout)
         except errors.Full:
             raise
         except TROUBLE as error:
@@ -290,7 +295,7 @@ class Awaited(Generic[_T]):
 
         Errors: ValueError or OSError if the queue was closed here; OSError if the system has no descriptor left.
 
-        Cost: that of `Peer.fileno`.
+        Cost: that of `Peer.fileno`; where a process that puts the queue in order is stopped, it waits, as `get` does.
 
         >>> import busq
         >>> from multiprocessing.connection import wait
@@ -303,6 +308,7 @@ class Awaited(Generic[_T]):
             self._refuse()
         try:
             self._will_get()
+            self._local.await_reader(None)
             return self._local.open_reader().fileno()
         except TROUBLE as error:
             self._fail(error)

@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import itertools
 import pickle
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import wait_until
+from on_top import Handler
+from test_queues import OURS
 
 import busq
+from busq._queues import home
 
 
 def handed(queue: Any) -> int:
@@ -77,3 +84,103 @@ def test_one_that_was_put_behind_others_that_were_not_is_handed_on(views: bool) 
     assert handed(sent) == 1
     pickle.loads(pickled)
     assert handed(sent) == 0
+
+
+# ---- what ends a put from outside ----
+
+
+class StruckError(Exception):
+    pass
+
+
+def strike(*_: Any) -> None:
+    raise StruckError
+
+
+@pytest.fixture(params=["full", "full, more than shared memory holds"])
+def full_one(request: pytest.FixtureRequest) -> Any:
+    """A queue without room."""
+    if request.param == "full":
+        return full()
+    bus = request.getfixturevalue("make_bus")(capacity=4)
+    queue: busq.Queue[Any] = busq.Queue(6, bus=bus)
+    for number in range(6):
+        queue.put(number)
+    return queue
+
+
+def test_one_whose_put_a_handler_has_ended_is_taken_back(full_one: Any) -> None:
+    sent: busq.Queue[int] = busq.Queue()
+    before = signal.signal(signal.SIGALRM, strike)
+    try:
+        for put in (full_one.put, functools.partial(busq.put_all, [full_one])):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(StruckError):
+                put(sent)
+            assert handed(sent) == 0
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_one_whose_task_was_cancelled_is_taken_back(full_one: Any) -> None:
+    sent: busq.Queue[int] = busq.Queue()
+
+    async def cancel() -> None:
+        task = asyncio.create_task(full_one.aput(sent))
+        await asyncio.sleep(0.05)
+        assert handed(sent) == 1
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(cancel())
+    assert handed(sent) == 0
+
+
+def test_one_is_taken_back_where_the_system_has_no_descriptor_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Any) -> None:
+        raise OSError(24, "Too many open files")
+
+    sent: busq.Queue[int] = busq.Queue()
+    sent._home.forget_peers()
+    monkeypatch.setattr(home, "join_sender", fail)
+    for put in (busq.Queue().put, functools.partial(busq.put_all, [busq.Queue()])):
+        with pytest.raises(OSError, match="Too many"):
+            put(sent)
+    assert handed(sent) == 0
+
+
+def test_one_that_waits_in_its_process_for_a_queue_that_ends_is_taken_back(make_bus: Callable[..., busq.Bus]) -> None:
+    queue: busq.Queue[Any] = busq.Queue(bus=make_bus(capacity=4))
+    sent: busq.Queue[int] = busq.Queue()
+    for number in range(4):
+        queue.put(number)
+    for _ in range(3):
+        queue.put(sent)
+    assert handed(sent) == 3
+    queue.shutdown(immediate=True)
+    wait_until(lambda: handed(sent) == 0)
+
+
+@pytest.mark.parametrize(("maxsize", "fill"), [(4, 0), (4, 4), (6, 4), (0, 4)])
+def test_a_handler_at_any_place_takes_back_none_that_is_put(
+    make_bus: Callable[..., busq.Bus], maxsize: int, fill: int
+) -> None:
+    """Where it can't be known whether it was, it stays handed on."""
+    bus = make_bus(capacity=4)
+    n_taken_back = 0
+    for at in itertools.count(1):
+        queue: busq.Queue[Any] = busq.Queue(maxsize, bus=bus)
+        sent: busq.Queue[int] = busq.Queue()
+        for number in range(min(fill, maxsize or fill)):
+            queue.put(number)
+        n_before = queue.qsize()
+        try:
+            was_reached = Handler(at, strike, OURS).on_top_of(functools.partial(queue.put, sent, timeout=0.001))
+        except (StruckError, busq.Full) as error:
+            was_reached = isinstance(error, StruckError)
+        assert queue.qsize() - n_before <= handed(sent) <= 1, at
+        n_taken_back += not handed(sent)
+        if not was_reached:
+            assert at > n_taken_back > 0
+            return

@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import queue as standard
+import select
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -48,6 +49,15 @@ def test_get_waits_until_it_goes_on(kind: Any) -> None:
     queue.put(1)
     with goes_on_soon(queue):
         assert asyncio.run(queue.aget()) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fileno_waits_until_it_goes_on(kind: Any) -> None:
+    queue = kind()
+    queue.put(0)
+    with goes_on_soon(queue):
+        assert select.select([queue], [], [])[0] == [queue]
+    assert queue.get() == 0
 
 
 def test_get_is_empty_where_it_does_not_go_on_before_the_timeout() -> None:
