@@ -391,6 +391,8 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
     # One sender with a zero byte in its name, and one whose message has it: together they look alike.
     letters = [("a", "send", "b\0c", ["z"], None), ("a\0b", "send", "c", ["z"], None)]
     letters += [("z", "deliver", "c", None, "a\0b"), ("z", "deliver", "b\0c", None, "a")]
+    letters += [("a", "send", "1", ["z"]), ("a\0b", "send", "1", ["z"]), ("z", "taken", "1", None, "a")]
+    letters += [("z", "deliver", "1", None, "a\0b"), ("z", "deliver", "7", None, "z"), ("z", "posted", "7", ["z"])]
     names = ("process", "kind", "message", "destinations", "sender")
     tables = [
         [

@@ -112,8 +112,6 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             f"only {total['senders']:,} of {amount(total['deliveries'], 'delivery', 'deliveries')} tell the sender"
         )
     tells_senders = bool(total["senders"])
-    if tells_senders and total["vague"]:
-        raise InMemory("rows of unknown kinds may be deliveries, or sends")
     processes, index_of = _indexed(facts, source, are_numbers=are_numbers)
     if are_numbers and total["sends"] and not total["theirs"]:
         processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=True)
@@ -134,10 +132,10 @@ def _mapped(
 ) -> Mapped:
     known = {index_of.get(name): row for name, row in facts.items()}
     findings: list[Finding] = []
-    events = _numbered(events, _lookup(index_of), number)
+    indices = _lookup(index_of)
     if bad_rows.total(facts)["vague"]:
-        events, findings = vague.passed(events, source.paths[0])
-    return replace(mapped, events=events, facts=known, findings=findings)
+        events, findings = vague.passed(events, indices, source.paths[0], tells_senders=mapped.tells_senders)
+    return replace(mapped, events=_numbered(events, indices, number), facts=known, findings=findings)
 
 
 def _opened(
@@ -378,8 +376,8 @@ def _key(*, tells_senders: bool) -> Column:
     """Return the name of a message, with its sender where deliveries name it."""
     if not tells_senders:
         return F.col("message")
-    is_delivery = F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
-    owner = F.when(is_delivery, F.col("sender")).otherwise(F.col("process"))
+    may_have_come = F.col("kind").isin(*map(int, (Kind.DELIVER, Kind.REDELIVER, Kind.PASS)), UNKNOWN_KIND)
+    owner = F.when(may_have_come, F.coalesce("sender", "process")).otherwise(F.col("process"))
     return F.when(F.col("message").isNotNull(), F.concat_ws(" ", F.length(owner), owner, "message"))
 
 
