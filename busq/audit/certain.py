@@ -30,7 +30,7 @@ __all__ = ["OF_NAMED", "OF_SENT_ONCE", "OF_UNTIED", "named", "resent", "untied",
 # What untied messages can show.  Of phantoms and views, all is looked at together.
 OF_UNTIED = frozenset(CHECKS) - {"phantom", "clock", "views"}
 OF_SENT_ONCE = OF_UNTIED | {"phantom"}
-OF_NAMED = frozenset({"phantom"})
+OF_NAMED = OF_SENT_ONCE - {"duplicated"}
 
 
 def untied(run: Run) -> Run | None:
@@ -54,20 +54,11 @@ def resent(logs: Sequence[Any]) -> Any:
 
 
 def named(logs: Sequence[Any]) -> Any:
-    """Return the messages that were delivered, and that rows of unknown kinds may name, as an Arrow array.  O(rows)."""
-    kinds = (int(Kind.DELIVER),), (int(Kind.LOCAL), int(Kind.PASS))
-    came, others = (
-        pa.chunked_array(
-            [
-                chunk
-                for log in logs
-                for chunk in log["message"].filter(pc.is_in(log["kind"], pa.array(its, log["kind"].type))).chunks
-            ],
-            pa.int64(),
-        ).unique()
-        for its in kinds
-    )
-    return others.filter(pc.is_in(others, came)).drop_null()
+    """Return the messages that rows of unknown kinds may name, as an Arrow array.  O(rows)."""
+    kinds = (int(Kind.LOCAL), int(Kind.PASS))
+    its = [log["message"].filter(pc.is_in(log["kind"], pa.array(kinds, log["kind"].type))) for log in logs]
+    chunks = [chunk for each in its for chunk in each.chunks]
+    return pa.chunked_array(chunks, pa.int64()).unique().drop_null()
 
 
 def without(run: Run, doubtful: Any) -> Run | None:
@@ -96,7 +87,7 @@ def with_certain(
     `findings`, among them the reason.
     """
     doubts = UNTIED_KNOWN | {"resent", "vague-rows"}
-    is_retried = any(finding.kind == "resent" for finding in findings)
+    is_retried = any(finding.kind in ("resent", "vague-rows") for finding in findings)
     why = next((finding.text for finding in findings if finding.kind in doubts), "")
     told = dict(checks)
     for name in checks.keys() & certain.keys():

@@ -57,7 +57,9 @@ def audit(
     if part is None and any(finding.kind == "resent" for finding in whole.findings):
         doubtful, names = certain.resent(logs), certain.OF_SENT_ONCE
         part = certain.without(run, doubtful)
-    if part is None and any("phantom" in one.may_invent for one in run.findings if one.kind == "vague-rows"):
+    if part is None and any(
+        certain.OF_NAMED.intersection(one.may_invent) for one in run.findings if one.kind == "vague-rows"
+    ):
         doubtful, names = certain.named(logs), certain.OF_NAMED
         part = certain.without(run, doubtful)
         part = part and replace(part, findings=[one for one in run.findings if one.kind != "vague-rows"])

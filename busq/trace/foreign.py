@@ -26,6 +26,7 @@ from busq.trace.events import Events
 from busq.trace.expressions import Expression
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
+from busq.trace.guesses import unknown_kinds
 from busq.trace.mapping import mapped, named, same_type
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
@@ -132,7 +133,7 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     findings = list(source.findings)
     try:
         rows = _rows(source, findings)
-        events = _events_of_messages(rows, findings) if rows.are_messages else _events(rows, findings)
+        events = _events_of_messages(rows, findings) if rows.are_messages else _events(source, rows, findings)
         del rows
         mapped_rows, processes = named(source, events)
         del events
@@ -275,6 +276,9 @@ def _of_file(
     small = SECOND if are_messages else 1
     counts = _Counts(small, greatest)
     columns = {name: _typed(name, each, table, fields, path, counts) for name, each in there.items() if name in _READ}
+    if "kind" in columns and pc.any(pc.equal(columns["kind"], UNKNOWN_KIND)).as_py():
+        words = pc.if_else(pc.equal(columns["kind"], UNKNOWN_KIND), _text(there["kind"].column(table)), None)
+        columns["unknown"] = words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words
     return pa.table(columns), line, are_messages
 
 
@@ -409,9 +413,10 @@ def _times(column: Any, called: str, counts: _Counts) -> Any:
 # ---- events ----
 
 
-def _events(rows: _Rows, findings: list[Finding]) -> Events:
+def _events(source: Source, rows: _Rows, findings: list[Finding]) -> Events:
     """Return the rows that mean something as events."""
     columns = rows.columns
+    unknown = columns.pop("unknown", None)
     kind = pc.fill_null(columns["kind"], UNKNOWN_KIND)
     if "process" not in columns:
         is_send = pc.equal(kind, int(Kind.SEND))
@@ -421,12 +426,14 @@ def _events(rows: _Rows, findings: list[Finding]) -> Events:
     events = Events(
         columns=columns | {"kind": kind}, file=rows.file, line=rows.line, of_messages=np.zeros(len(kind), bool)
     )
-    unknown = pc.equal(kind, UNKNOWN_KIND)
-    if pc.any(unknown).as_py():
-        text = "no kind of event that is known: it counts as local"
-        findings.append(_about("unknown-event", text, rows, unknown))
-        events.is_vague = unknown.to_numpy(zero_copy_only=False)
-        events.columns["kind"] = pc.if_else(unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
+    is_unknown = pc.equal(kind, UNKNOWN_KIND)
+    if pc.any(is_unknown).as_py():
+        events.is_vague = is_unknown.to_numpy(zero_copy_only=False)
+        events.columns["kind"] = pc.if_else(is_unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
+        words = pa.nulls(len(kind), pa.string()) if unknown is None else unknown
+        its = {"destinations": pa.nulls(len(kind)), **events.columns}
+        its["unknown"] = pc.if_else(is_unknown, pc.fill_null(words, ""), None)
+        findings += unknown_kinds(source, its, rows.file, rows.line)
     named = pc.is_in(events.columns["kind"], pa.array([0, 1, 3], pa.int8()))
     nameless = pc.and_(named, pc.is_null(columns["message"]))
     sends = pc.equal(events.columns["kind"], int(Kind.SEND))

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from busq._util.humanize import amount, listed
 from busq.trace.builder import Log
@@ -30,6 +34,7 @@ __all__ = [
     "remark",
     "resent",
     "tied",
+    "unknown_kinds",
     "unordered",
     "vague_rows",
 ]
@@ -112,23 +117,49 @@ def resent(text: str, count: int, process: str) -> Finding:
     return Finding("resent", text, count, process=process, may_hide=("lost", *of_sends), may_invent=invented)
 
 
-def vague_rows(path: str, passed: int, invented: int, alone: int) -> Finding:
+def unknown_kinds(source: Source, columns: Any, file: Any, line: Any, *, has_clocks: bool = False) -> Iterator[Finding]:
+    """Report events of unknown kinds that may have been sends or deliveries.
+
+    Parameters: `columns` by name: kind, message, destinations, and `unknown`, the word in the place of the kind where
+    it means none; the files and lines of rows.
+    """
+    is_unknown, to = pc.is_valid(columns["unknown"]), columns["destinations"]
+    has_to = False if pa.types.is_null(to.type) else pc.greater(pc.fill_null(pc.list_value_length(to), 0), 0)
+    chosen = pc.and_(is_unknown, pc.or_(pc.is_valid(columns["message"]), has_to))
+    is_local = pc.equal(columns["kind"], int(Kind.LOCAL))
+    if not pc.any(chosen).as_py() and not has_clocks and pc.all(is_local).as_py():
+        chosen = is_unknown
+    if pc.any(chosen).as_py():
+        first = pc.index(chosen, True).as_py()
+        path, at = source.paths[file[first]], int(line[first])
+        found = pc.unique(columns["unknown"].filter(chosen)).to_pylist()
+        words = ", ".join(repr(word[:40]) for word in found[:3])
+        text = (
+            f"{path}:{at}: no kind of event is called {words}: expected send, deliver or the like;"
+            " they count as local events"
+        )
+        yield Finding("unknown-event", text, pc.sum(chosen).as_py(), path, at, is_error=False)
+
+
+def vague_rows(path: str, passed: int, invented: int, alone: int, late: int = 0, again: int = 0) -> Finding:
     """Report rows of unknown kinds, which may be deliveries, or sends.
 
-    Parameters: how many of them explain losses (`passed`), explain phantoms (`invented`), or name a message that had
-    no delivery at all (`alone`).
+    Parameters: how many of them explain losses (`passed`), explain phantoms (`invented`), name a message that had
+    no delivery at all (`alone`), may be `late` deliveries, or may send `again` what did not come.
 
     >>> vague_rows("a.csv", 1, 0, 0).text.split(":")[1].strip()
     '1 row of an unknown kind may be a delivery, or a send'
     """
-    count = max(passed, invented, alone)
+    count = max(passed, invented, alone, late, again)
     what = "row of an unknown kind may be a delivery, or a send"
     many = "rows of unknown kinds may be deliveries, or sends"
     text = f"{path}: {amount(count, what, many)}: say what these kinds mean, in [kinds] of a busq.toml"
-    losses = ("lost",) if passed or alone else ()
-    orders = ("fifo", "causal", "consistent", "total", "synchronous", "side") if passed or invented else ()
-    made = ("phantom",) if invented else ()
-    return Finding("vague-rows", text, count, path, is_error=False, may_hide=losses + orders, may_invent=made)
+    losses = ("lost",) if passed or alone or invented else ()
+    orders = ("fifo", "causal", "consistent", "total", "synchronous", "side")
+    may_come = bool(passed or invented or late)
+    hidden = losses + (*orders, "clock") * may_come
+    made = ("phantom", *orders) * bool(invented) + ("lost",) * bool(again or invented) + ("clock",) * may_come
+    return Finding("vague-rows", text, count, path, is_error=False, may_hide=hidden, may_invent=made)
 
 
 def remark(name: str, text: str, count: int, process: str) -> Finding:

@@ -45,7 +45,7 @@ _MAPPED = frozenset({"process", "kind", "message", "destinations", "sender"})
 _KEPT = ("time_ns", "commit_ns", "end_ns", "stamp")  # columns that stay as they are
 _NUMBER = re.compile(r"-?\d+")
 _SHORT_NUMBER = re.compile(r"\d{1,5}", re.ASCII)
-_MESSAGE = re.compile(r"-?\d{1,18}", re.ASCII)
+_MESSAGE = re.compile(r"\d{1,18}", re.ASCII)
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -219,7 +219,7 @@ def mapped(
     findings += one_sided(source, int(rows.is_send.sum()), int(rows.is_delivery.sum()))
     numbers, labels = _message_numbers(rows, processes, findings)
     rows = _with_destinations(source, rows, numbers, processes, findings)
-    findings += pass_vague(source, rows, numbers, len(processes.names))
+    pass_vague(source, rows, numbers, len(processes.names), findings)
     return _run(source, rows, processes, numbers, labels, findings, columns)
 
 

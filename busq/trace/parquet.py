@@ -185,14 +185,14 @@ def _without_bad_rows(table: pa.Table, file_head: Head, remarks: list[_Remark]) 
             bad = nulls if bad is None else pc.or_(bad, nulls)
     if bad is not None:
         table = table.filter(pc.invert(bad))
-    table = _with_known_kinds(table, path, remarks)
+    table = _with_known_kinds(table, file_head, remarks)
     kind = table["kind"]
     if table["message"].null_count:
         nameless = pc.and_(pc.is_null(table["message"]), pc.is_in(kind, pa.array(NAMED, pa.int8())))
         if pc.any(nameless).as_py():
             _note(remarks, path, "bad-line", nameless, "a send or delivery without a message", table)
             table = table.filter(pc.invert(nameless))
-    return _with_destinations(table, path, remarks)
+    return _with_destinations(table, file_head, remarks)
 
 
 def _note(remarks: list[_Remark], path: str, kind: str, mask: Any, what: str, table: pa.Table) -> None:
@@ -203,12 +203,15 @@ def _note(remarks: list[_Remark], path: str, kind: str, mask: Any, what: str, ta
         remarks.append(_Remark(kind, f"{path}: row {line}: {what}", entry["counts"], path, line, process))
 
 
-def _with_known_kinds(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.Table:
-    kind = table["kind"]
+def _with_known_kinds(table: pa.Table, file_head: Head, remarks: list[_Remark]) -> pa.Table:
+    """Return the rows, those of kinds that a later version records as local ones; NeedsNames for those of strangers."""
+    kind, path = table["kind"], file_head.path
     lowest_highest = pc.min_max(kind).as_py()
     if not table.num_rows or (lowest_highest["min"] >= 0 and lowest_highest["max"] <= _LAST_KIND):
         return table
     unknown = pc.or_(pc.less(kind, 0), pc.greater(kind, int(_LAST_KIND)))
+    if not file_head.is_recorded and pc.any(pc.and_(unknown, pc.is_valid(table["message"]))).as_py():
+        raise foreign.NeedsNames
     first = kind[pc.index(unknown, True).as_py()].as_py()
     shown = "a word that names no kind" if first == UNKNOWN_KIND else f"kind {first}"
     what = f"{shown}: expected 0 (deliver) to {int(_LAST_KIND)} ({_LAST_KIND.name.lower()}); it counts as a local event"
@@ -217,11 +220,14 @@ def _with_known_kinds(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.
     return table.set_column(table.column_names.index("kind"), "kind", local)
 
 
-def _with_destinations(table: pa.Table, path: str, remarks: list[_Remark]) -> pa.Table:
+def _with_destinations(table: pa.Table, file_head: Head, remarks: list[_Remark]) -> pa.Table:
     """Return the rows; a send must have destinations."""
+    path = file_head.path
     sends = pc.equal(table["kind"], int(Kind.SEND))
     if not pc.any(sends).as_py():
         return table
+    if "destinations" not in table.column_names and not file_head.is_recorded:
+        raise foreign.NeedsNames  # they follow from the deliveries
     if "destinations" not in table.column_names:
         raise TraceError(f"{path}: no column 'destinations': expected a list of processes for each of the sends")
     column = table["destinations"]

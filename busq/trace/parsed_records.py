@@ -8,7 +8,7 @@ of all files are then mapped as those of tables are (`busq.trace.mapping`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from busq.trace.errors import TraceError
 from busq.trace.events import Events
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
+from busq.trace.guesses import unknown_kinds
 from busq.trace.mapping import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
@@ -182,7 +183,6 @@ def kind_in(values: Iterable[Any], fields: Fields) -> tuple[Kind, str]:
             number = int(value[:20]) if isinstance(value, str) else value
             if 0 <= number <= max(Kind):
                 return Kind(number), ""
-            raise Bad(f"kind {number}: expected a name, or 0 to {int(max(Kind))}")
         kind = fields.kind_of(str(value))
         if kind is not None:
             return kind, str(value)
@@ -291,7 +291,7 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     file = np.concatenate([places for _, places in blocks])
     clocks = [clock for block, _ in blocks for clock in block.clocks or [None] * block.table.num_rows]
     has_clocks = any(block.clocks for block, _ in blocks)
-    findings += _unknown(source, table, file, has_clocks=has_clocks)
+    findings += unknown_kinds(source, table, file, table["line"].to_numpy(), has_clocks=has_clocks)
     rows, processes = named(source, _events(table, file, clocks if has_clocks else None))
     for each in parsed:
         findings += by_host(each.path, each.bad, processes.called, each.expected, each.cut)
@@ -342,24 +342,3 @@ def sample(parsed: Parsed) -> Sample | None:
         table = table.filter(pc.equal(table["kind"], int(Kind.SEND)))
         keys = pc.fill_null(table["message"], "")
     return sample_of(table["process"], keys, rows=table.num_rows) if table.num_rows else None
-
-
-def _unknown(source: Source, table: pa.Table, file: Any, *, has_clocks: bool) -> Iterator[Finding]:
-    """Report events that may have been sends or deliveries."""
-    is_unknown = pc.is_valid(table["unknown"])
-    has_more = pc.or_(
-        pc.is_valid(table["message"]), pc.greater(pc.fill_null(pc.list_value_length(table["destinations"]), 0), 0)
-    )
-    chosen = pc.and_(is_unknown, has_more)
-    if not pc.any(chosen).as_py() and not has_clocks and pc.all(pc.equal(table["kind"], int(Kind.LOCAL))).as_py():
-        chosen = is_unknown
-    if pc.any(chosen).as_py():
-        first = pc.index(chosen, True).as_py()
-        path, line = source.paths[file[first]], table["line"][first].as_py()
-        found = pc.unique(table["unknown"].filter(chosen)).to_pylist()
-        words = ", ".join(repr(word[:40]) for word in list(dict.fromkeys(found))[:3])
-        text = (
-            f"{path}:{line}: no kind of event is called {words}: expected send, deliver or the like;"
-            " they count as local events"
-        )
-        yield Finding("unknown-event", text, pc.sum(chosen).as_py(), path, line, is_error=False)

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from audit_oracle import Row, random_run, rows_of
+from vague_runs import VAGUE, make_vague
 
 from busq.trace import SCHEMA, Kind, Source, find
 
@@ -155,14 +156,19 @@ def _message_names(style: str, messages: Sequence[int], rng: random.Random) -> d
 # ---- what is true ----
 
 
-def draw(seed: int, folder: Path) -> Drawn:
-    """Draw a shape and runs, and write them."""
+def draw(seed: int, folder: Path, *, has_vague: bool = False) -> Drawn:
+    """Draw a shape and runs, with rows of unknown kinds or without, and write them."""
     shape = draw_shape(seed)
     rng = random.Random(f"runs {seed}")
+    if has_vague and rng.random() < 0.3:
+        shape.without |= {"destinations"}
     drawn = Drawn(shape, folder)
     names = ["monday"] if shape.runs == "one" else ["monday", "run/2", "7"][: rng.choice([1, 2, 3])]
     for name in names:
-        drawn.truth[name] = _without(shape, rows_of(random_run(rng, name, has_groups=False)))
+        rows = rows_of(random_run(rng, name, has_groups=False))
+        if has_vague:
+            make_vague(rng, rows, tells_sender=shape.tells_sender)
+        drawn.truth[name] = _without(shape, rows)
     drawn.has_order = "position" not in shape.without or shape.files in ("one", "by process")
     drawn.is_unique = all(map(_is_unique, drawn.truth.values()))
     events = [event for name, rows in drawn.truth.items() for event in _events(shape, name, rows, rng)]
@@ -225,7 +231,8 @@ def _events(shape: Shape, run: str, rows: Sequence[Sequence[Row]], rng: random.R
                 event["destinations"] = []
             if shape.tells_sender:
                 tells = row["kind"] in (Kind.DELIVER, Kind.REDELIVER) and message in senders
-                event["sender"] = processes[senders[message]] if tells else None
+                sender = row.get("sender") if row["kind"] == VAGUE else senders[message] if tells else None
+                event["sender"] = None if sender is None else processes[sender]
             yield event
 
 
@@ -282,6 +289,9 @@ def _files(shape: Shape, events: Sequence[Row], rng: random.Random) -> dict[str,
 
 
 def _words(shape: Shape, kind: int) -> Any:
+    if kind == VAGUE:
+        words = {"numbers": (57, -3, 99), "words": ("acked", "Forwarded", "taken")}
+        return words[shape.kinds][shape.seed % 3]
     if shape.kinds == "numbers":
         return kind
     words = _KIND_WORDS.get(Kind(kind))

@@ -17,6 +17,7 @@ pytest.importorskip("pyarrow", reason="traces need pyarrow")
 from audit_oracle import AuditOracle, Row, judge
 from shapes import Drawn, Shape, draw, sources_of
 from test_audit_agreement import assert_agreement, verdicts
+from vague_runs import assert_holds_whatever_they_mean
 
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, RunAudit
@@ -25,6 +26,7 @@ from busq.trace import TraceError, find, read
 from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ORDER_UNKNOWN
 
 SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "160"))
+VAGUE_SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "40"))  # with rows of unknown kinds
 BLOCKS = 10  # of shapes, so that workers share them
 
 NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"}
@@ -80,6 +82,23 @@ def assert_all_true(seed: int, folder: Path) -> None:
 def test_verdicts_are_true_whatever_the_shape(block: int, tmp_path: Path) -> None:
     for seed in range(block * SHAPES // BLOCKS, (block + 1) * SHAPES // BLOCKS):
         assert_all_true(seed, tmp_path / f"{seed}")
+
+
+def assert_vague_alike(seed: int, folder: Path) -> None:
+    drawn = draw(seed, folder, has_vague=True)
+    for name, source in sources_of(drawn).items() if drawn.is_unique and any(map(any, drawn.truth.values())) else ():
+        found = audit(read(source))
+        kinds = {finding.kind for finding in found.findings}
+        may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"})
+        has_destinations = "destinations" not in drawn.shape.without
+        facts = {"has_destinations": has_destinations, "may_doubt": may_doubt}
+        assert_holds_whatever_they_mean(found, drawn.truth[name], str(drawn.shape), **facts)
+
+
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_verdicts_are_true_whatever_rows_of_unknown_kinds_mean(block: int, tmp_path: Path) -> None:
+    for seed in range(block * VAGUE_SHAPES // BLOCKS, (block + 1) * VAGUE_SHAPES // BLOCKS):
+        assert_vague_alike(seed, tmp_path / f"{seed}")
 
 
 # Of the first 20,000 these were judged otherwise, once: nothing shows their order of events, and something comes again.

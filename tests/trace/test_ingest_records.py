@@ -314,7 +314,6 @@ BAD = {
     '{"kind": "send", "message": 1}': "no process",
     '{"process": "ann", "message": 1}': "no kind",
     '{"process": "ann", "kind": "deliver"}': "a deliver without a message",
-    '{"process": "ann", "kind": 77, "message": 1}': "kind 77",
     '{"process": "ann", "kind": "local", "clock": {"ann": "x"}}': "expected numbers from 0 on",
     '{"process": "ann", "kind": "deliver", "message": 1, "stamp": "late"}': "stamp 'late'",
     '{"process": "ann", "kind": "deliver", "message": 1, "time": "late"}': "time 'late'",

@@ -87,7 +87,6 @@ REFUSED = {
         {k: PLAIN[k] for k in ("process", "kind")},
         "no column 'position' and 'message': expected process, pos",
     ),
-    "nobody": ({k: v for k, v in PLAIN.items() if k != "destinations"}, "no column 'destinations'"),
     "fractions": (changed(position=[0.5] * 6), "column 'position': expected int64"),
     "lists": (changed(position=[[0]] * 6), "column 'position': expected int64"),
 }
@@ -171,20 +170,28 @@ def test_doubled_positions_are_reported(tmp_path: Path) -> None:
     assert messages(run) == DELIVERED
 
 
-@pytest.mark.parametrize("kind", [99, -3, 12])
-def test_kinds_that_nobody_knows_are_reported_and_mean_nothing(tmp_path: Path, kind: int) -> None:
-    run = trace.read(put(tmp_path / "a.parquet", changed(kind=[1, 1, kind, 0, 0, 0])))
-    assert kinds_of_findings(run) == {"unknown-event": 1}
-    assert (run.findings[0].line, f"kind {kind}" in run.findings[0].text) == (3, True)
-    assert "expected 0 (deliver) to 11 (pass)" in run.findings[0].text
-    assert run.logs[0]["kind"].to_pylist() == [2, 0]
+@pytest.mark.parametrize("kind", [99, -3, 12, "eat"])
+def test_kinds_that_nobody_knows_are_reported_and_mean_what_may_be_missing(tmp_path: Path, kind: int | str) -> None:
+    others = [1, 1, 0, 0, 0] if isinstance(kind, int) else ["send", "send", "deliver", "deliver", "deliver"]
+    kinds_ = [*others[:2], kind, *others[2:]]
+    run = trace.read(put(tmp_path / "a.parquet", changed(kind=kinds_)))
+    assert kinds_of_findings(run) == {"unknown-event": 1, "vague-rows": 1}
+    assert (run.findings[0].line, f"is called '{kind}'" in run.findings[0].text) == (3, True)
+    assert run.logs[0]["kind"].to_pylist() == [Kind.PASS, Kind.DELIVER]
 
 
-def test_words_that_name_no_kind_are_reported(tmp_path: Path) -> None:
-    run = trace.read(
-        put(tmp_path / "a.parquet", changed(kind=["send", "send", "eat", "deliver", "deliver", "deliver"]))
-    )
-    assert kinds_of_findings(run) == {"unknown-event": 1}
+def test_kinds_of_a_later_version_are_local_events(tmp_path: Path) -> None:
+    with Writer(tmp_path, run="one", names=["ann"]) as writer:
+        path = writer.write(0, {"kind": [0], "message": [5]})
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(table.column_names.index("kind"), "kind", pa.array([99], pa.int8())), path)
+    run = trace.read(trace.find(tmp_path).sources[0])
+    assert ("unknown-event", "kind 99") in {(one.kind, one.text.split(": ")[2]) for one in run.findings}
+
+
+def test_destinations_that_no_column_has_follow_from_deliveries(tmp_path: Path) -> None:
+    run = trace.read(put(tmp_path / "a.parquet", {k: v for k, v in PLAIN.items() if k != "destinations"}))
+    assert "derived-destinations" in kinds_of_findings(run)
 
 
 def test_every_kind_is_known_by_its_own_name() -> None:
