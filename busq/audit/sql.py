@@ -6,8 +6,9 @@ one hop: a delivery is late if something was delivered before it that was sent b
 the late message before; chains of more hops take the engines.  Nothing is guessed and no verdict is given: the rows
 need positions (or times without ties), and names of messages have to be of one sender each.  Messages that were sent
 more than once are only counted (`resent`), as it is not known which of the sends was delivered, and rows of other kinds
-than sends and first deliveries (redelivered, abort) are left out.  Deliveries of what had not been sent yet are judged
-as all others, which the engines do not do.
+than sends and first deliveries (redelivered, abort) are left out.  Rows of unknown kinds that name a message are only
+counted, too (`vague`): any of the faults may come from them, or not show because of them.  Deliveries of what had not
+been sent yet are judged as all others, which the engines do not do.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
     Errors: NoSql for tables without a process, kind, message, or order.
 
     >>> print(script("duckdb", "events", ["process", "kind", "message", "position"], {}).splitlines()[-1])
-    SELECT 'fifo' AS name, count(*) AS faults FROM busq_late_of_sender;
+    UNION ALL SELECT 'fifo' AS name, count(*) AS faults FROM busq_late_of_sender;
     """
     fields = Fields(options)
     there = fields.expressions(columns)
@@ -53,7 +54,7 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
         raise NoSql(f"{table}: no position and no time: SQL has no order of rows, so nothing tells that of events")
     its = {name: _quoted(dialect, there[name].text) for name in _USED if name in there}
     steps = [_HEAD.format(table=table), _events(its, order, table, fields), _FIRST]
-    queries = ["resent", "duplicated"]
+    queries = ["resent", "vague", "duplicated"]
     if "destinations" in its:
         steps += [_copies(DIALECTS[dialect]), _CLEAN_OF_COPIES]
         queries += ["lost", "phantom"]
@@ -82,16 +83,18 @@ def _quoted(dialect: str, name: str) -> str:
 def _events(its: Mapping[str, str], order: str, table: str, fields: Fields) -> str:
     """Return the view that gives columns their names, and words their meaning."""
     words = fields.words()
+    called = {kind: kind.name.lower() if kind in _KINDS else "other" for kind in Kind}
     cases = []
-    for kind in _KINDS:
-        known = [str(int(kind)), *(word for word, number in words.items() if number == kind)]
+    for name in ("send", "deliver", "other"):
+        numbers = [int(kind) for kind, its_name in called.items() if its_name == name]
+        known = [*map(str, numbers), *(word for word, number in words.items() if number in numbers)]
         texts = ", ".join("'" + word.replace("'", "''") + "'" for word in known)
-        cases.append(f"WHEN lower(trim(CAST({its['kind']} AS STRING))) IN ({texts}) THEN '{kind.name.lower()}'")
+        cases.append(f"WHEN lower(trim(CAST({its['kind']} AS STRING))) IN ({texts}) THEN '{name}'")
     chosen = [f"{its['process']} AS process", f"{its['message']} AS message", f"{its[order]} AS place"]
     chosen += [f"{its[name]} AS {name}" for name in ("destinations", "time_ns", "end_ns") if name in its]
     return f"""CREATE OR REPLACE TEMPORARY VIEW busq_events AS
   SELECT {", ".join(chosen)},
-    CASE {chr(10).join(cases)} END AS kind
+    CASE {chr(10).join(cases)} ELSE 'vague' END AS kind
   FROM {table};"""
 
 
@@ -159,6 +162,7 @@ CREATE OR REPLACE TEMPORARY VIEW busq_late_of_time AS
 
 _QUERIES = {
     "resent": "SELECT 'resent' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_resent",
+    "vague": "SELECT 'vague' AS name, count(*) AS faults FROM busq_events WHERE kind = 'vague' AND message IS NOT NULL",
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
     "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
   LEFT JOIN busq_deliveries d ON c.message = d.message AND c.process = d.process WHERE d.message IS NULL""",
