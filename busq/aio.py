@@ -260,18 +260,24 @@ class Peer:
         """
         from busq import groups  # here, since most programs have none
 
-        if groups.wide_domain(self._peer, group) is not None:
-            from busq._port import wide_members, wide_protocol
+        if groups.wide_domain(self._peer, group) is None:
+            here = functools.partial(groups.enter_here, self._peer, state=state, take=take)
+            try:
+                return await self._change(here, group, timeout)
+            except ValueError:
+                if groups.wide_domain(self._peer, group) is None:
+                    raise
+        from busq._port import wide_members, wide_protocol
 
-            wide_members.check_state(group, state, take)
-            return await self._change_wide(wide_protocol.ENTER, group, timeout)
-        return await self._change(functools.partial(self._peer.enter, state=state, take=take), group, timeout)
+        wide_members.check_state(group, state, take)
+        return await self._change_wide(wide_protocol.ENTER, group, timeout)
 
     async def leave(self, group: str, *, timeout: float | None = None) -> None:
         """Cease to be a member of a group, as `busq.Peer.leave`."""
         from busq import groups
 
-        if groups.wide_domain(self._peer, group) is not None:
+        name = groups.checked_name(group)
+        if groups.wide_domain(self._peer, group) is not None and not groups.is_in(self._peer, name):
             from busq._port import wide_protocol
 
             return await self._change_wide(wide_protocol.LEAVE, group, timeout)

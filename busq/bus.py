@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from busq._native import _core as core
 from busq._port import arguments
-from busq._port.deadline import Deadline
 from busq._port.directory import default_directory, read_only
 from busq.errors import ShutDown
 from busq.peer import Buffer, Codec, Peer
@@ -102,39 +101,25 @@ class Bus1Peer(core.Port, Peer):
     ) -> None:
         from busq import groups  # here, since most programs have none
 
-        if groups.wide_domain(self, group) is not None:
-            from busq._port import wide_members
+        if groups.wide_domain(self, group) is None:
+            try:
+                return groups.enter_here(self, group, state, take, timeout)
+            except ValueError:  # also where a bridge has made the group a wide one meanwhile: the core knows
+                if groups.wide_domain(self, group) is None:
+                    raise
+        from busq._port import wide_members
 
-            return wide_members.enter(self, group, state, take, timeout)
-        name = groups.checked_name(group)
-        if state is None and take is None:
-            return core.change(self, "enter", name, timeout)
-        from busq._state.group_state import prepare_to_enter
-
-        deadline = Deadline(timeout)
-        is_member = groups.is_in(self, name)
-        undo = prepare_to_enter(self, group, state, take, is_member)
-        if undo is None:
-            return None
-        has_left = not is_member
-        try:
-            if is_member:
-                core.change(self, "leave", name, deadline.left_s())
-                has_left = True
-            return core.change(self, "enter", name, deadline.left_s())
-        except BaseException:
-            if not (has_left and groups.is_in(self, name)):  # a handler of a signal may strike when it is done
-                undo()
-            raise
+        return wide_members.enter(self, group, state, take, timeout)
 
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq import groups
 
-        if groups.wide_domain(self, group) is not None:
+        name = groups.checked_name(group)
+        if groups.wide_domain(self, group) is not None and not groups.is_in(self, name):
             from busq._port import wide_members
 
             return wide_members.leave(self, group, timeout)
-        return core.change(self, "leave", groups.checked_name(group), timeout)
+        return core.change(self, "leave", name, timeout)
 
     def view(self, group: str) -> View:  # noqa: D102
         from busq import groups

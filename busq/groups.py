@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import encode_peer_name
+from busq._port.deadline import Deadline
 
 if TYPE_CHECKING:
     from busq.bus import Bus
@@ -225,13 +226,37 @@ def checked_name(group: Any) -> str:
     return f"@{group}"
 
 
+def enter_here(port: Any, group: str, state: Any = None, take: Any = None, timeout: float | None = None) -> None:
+    """Do what `Peer.enter` does, with a group of this bus alone; ValueError for any other."""
+    name = checked_name(group)
+    if state is None and take is None:
+        return core.change(port, "enter", name, timeout)
+    from busq._state.group_state import prepare_to_enter
+
+    deadline = Deadline(timeout)
+    is_member = is_in(port, name)
+    undo = prepare_to_enter(port, group, state, take, is_member)
+    if undo is None:
+        return None
+    has_left = not is_member
+    try:
+        if is_member:
+            core.change(port, "leave", name, deadline.left_s())
+            has_left = True
+        return core.change(port, "enter", name, deadline.left_s())
+    except BaseException:
+        if not (has_left and is_in(port, name)):  # a handler of a signal may strike when it is done
+            undo()
+        raise
+
+
 def wide_domain(port: Any, group: Any) -> str | None:
     """Return the domain of a group of several machines; None for any other."""
     if not isinstance(group, str):
         return None
     try:
         core.lookup(port, f"wide@{group}")  # `mark_of` in busq/_port/wide_protocol.py
-    except (errors.UnknownPeer, ValueError):
+    except (errors.UnknownPeer, errors.PeerDead, ValueError):
         return None
     from busq._port import wide  # here, since most programs have one machine
 

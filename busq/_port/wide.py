@@ -51,7 +51,7 @@ def domain_of(port: Any, group: str) -> str | None:
     mark = mark_of(group)
     try:
         core.lookup(port, mark)
-    except (errors.UnknownPeer, ValueError):  # a name that is too long is none
+    except (errors.UnknownPeer, errors.PeerDead, ValueError):  # a name that is too long is none
         return None
     raw = _raw_bus(port)
     found = peeked(raw, raw.peers(), mark, 1, 255)

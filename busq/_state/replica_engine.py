@@ -43,7 +43,7 @@ from busq._state.exchange import CannotGiveError, StateExchange
 from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_reading import Completion, Reading, here
 from busq._state.verify import Verifier, check_codec
-from busq.groups import wide_domain
+from busq.groups import enter_here, wide_domain
 
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001
@@ -113,10 +113,12 @@ class Engine(Reading):
         """Enter the group, and return when the state is there."""
         deadline = Deadline(timeout)
         self._thread.start()
-        # Entering sends to this peer too.  Where its queue is full the core refuses that, unless it knows of a thread
-        # that receives, and so makes room.
+        # Entering sends to this peer too: full, the core refuses that, unless it knows of a thread that receives.
         self._receives.wait()
-        self.peer.enter(self.group, timeout=deadline.left_s())
+        if self._wide is None:
+            enter_here(self.peer, self.group, timeout=deadline.left_s())
+        else:
+            self._wide.enter(deadline.left_s())
         if not self._ready.wait(deadline.left_ns()):
             raise errors.Empty(
                 f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
@@ -341,8 +343,6 @@ class Engine(Reading):
             if message is None:
                 return None
         if message.kind == "view":
-            if self.is_wide != (message.place is not None):
-                raise errors.Unreachable(f"a bridge has made '@{self.group}' a wide group meanwhile: join again")
             if self._wide is not None:
                 self._wide.view(message.view)
                 self.member = self._transfer.me = self._wide.me

@@ -22,6 +22,7 @@ import struct
 from typing import Any, NamedTuple
 
 from busq import errors
+from busq._port import wide_members
 from busq._port.wide_protocol import DATA_BYTES_MAX, MESSAGE, inbox_of, read_answer, request_head
 from busq._port.wide_views import Group
 from busq.groups import View, checked_name, wide_domain
@@ -49,6 +50,10 @@ class WideWords:
         self._members: tuple[str, ...] = ()
         self.me = ""  # "MACHINE/peer", known by the first view
         self.key = 0  # of the last view: higher than all that was counted before it, one by each message
+
+    def enter(self, timeout: float | None) -> None:
+        """Enter the group."""
+        wide_members.enter(self._peer, self._group, None, None, timeout)
 
     def send(self, to: str, data: Any, *, timeout: float | None) -> None:
         """Send to the group, or to one member, without a wait until that is delivered.

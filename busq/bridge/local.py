@@ -83,18 +83,21 @@ class Local:
     def _mark(self, group: str) -> None:
         """Make a group wide on this bus; ValueError where it is another domain's, or has members already."""
         mark = wide_protocol.mark_of(group)
-        self.bus.create_queue(mark)
+        self.bus.create_queue(mark)  # from here on no peer enters the group of this bus
         found = [one.data.decode() for one in self.bus.peek(mark, 1)]
         if found and found[0] != self.domain:
             raise ValueError(f"group {group!r} belongs to domain {found[0]!r} on this bus: expected {self.domain!r}")
+        if found:
+            return
+        self.inbox.leave(group)  # behind it one that was about to enter is in, or never: see csrc/busq.h
         view = self.bus.groups().get(group)
         if view is not None and view.members:
+            self.bus.remove(mark)
             raise ValueError(
                 f"group {group!r} has members on this bus, {', '.join(view.members)}, that entered before it was wide: "
                 "start the bridge first"
             )
-        if not found:
-            self.inbox.send(mark, self.domain.encode())
+        self.inbox.send(mark, self.domain.encode())
 
     def keep_name(self, machine: str) -> None:
         """Note the machine's name beside the marks; ValueError where this bus has had another one in the domain.

@@ -12,6 +12,7 @@
  *   - alice and bob have heard the same views and the same messages in the same order;
  *   - the view without the dead comes, once, and behind its last message; a peer that has closed has left in it, and not died;
  *   - the child's message was heard by all that it was for, once, or, where its sender died, by none;
+ *   - a group that is closed while the child enters it has the child as a member from then on, or never;
  *   - the group goes on: others enter, and what is sent to it is heard;
  *   - a group whose place was needed by another one can be entered again, and its numbers have not gone back.
  */
@@ -30,10 +31,14 @@ typedef struct {
   bool names_eve; /* beside the group */
   bool closes;
   bool is_full; /* stopped, it holds up those that send to it */
+  void (*meanwhile)(void); /* while it is stopped */
   void (*judge)(void);
 } script;
 
 static strike_words *words;
+static uint32_t *has_entered; /* what was closed meanwhile; in shared memory */
+static bool is_closed;
+static uint32_t n_when_closed; /* members */
 
 /* ---- what happens ---- */
 
@@ -119,6 +124,13 @@ static void act_name(busq_peer *victim)
   enters_group(victim, "@d");
 }
 
+static void act_enter_closed(busq_peer *victim)
+{
+  const int result = busq_peer_enter(victim, "@h", 2, COMPANY_PATIENCE_NS);
+  CHECK(result == BUSQ_OK || result == BUSQ_INVALID);
+  *has_entered = result == BUSQ_OK;
+}
+
 /* ---- which peer hears what ---- */
 
 static transcript of_alice, of_bob, of_eve;
@@ -164,6 +176,7 @@ static char scene[128];
 static pid_t begin(const script *s, uint64_t steps, bool stops)
 {
   memset(words, 0, sizeof *words);
+  is_closed = false;
   of_alice = of_bob = of_eve = (transcript){.text = " ", .used = 1};
   meet(PEERS, CAPACITY, ARENA_BYTES);
   alice = join("alice"), bob = join("bob"), eve = join("eve");
@@ -202,6 +215,34 @@ static void judge_message(const script *s)
     CHECK_EQUAL(times(&of_alice, "v"), times(&of_eve, "v"));
   if (s->sends && words->has_survived)
     CHECK_EQUAL(times(&of_alice, "v"), 1);
+}
+
+static uint32_t members_of(const char *group)
+{
+  uint64_t number, members[2 * PEERS];
+  uint32_t count = 0;
+  const int result = busq_bus_view(company_bus, group, strlen(group), &number, members, &count);
+  CHECK(result == BUSQ_OK || result == BUSQ_UNKNOWN_PEER);
+  return count;
+}
+
+static void close_meanwhile(void)
+{
+  busq_peer *mark;
+  is_closed = true;
+  CHECK_EQUAL(busq_peer_join_as(company_bus, "wide@h", 6, BUSQ_JOIN_DURABLE, &mark), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_close(mark), BUSQ_OK);
+  busq_peer_free(mark);
+  CHECK_EQUAL(busq_peer_leave(alice, "@h", 2, COMPANY_PATIENCE_NS), BUSQ_OK);
+  n_when_closed = members_of("@h");
+}
+
+static void judge_closed(void)
+{
+  if (!is_closed)
+    return;
+  CHECK_EQUAL(*has_entered, n_when_closed);
+  CHECK_EQUAL(busq_peer_enter(alice, "@h", 2, COMPANY_PATIENCE_NS), BUSQ_INVALID);
 }
 
 /* The victim is gone by now, and its groups lose their places where those are needed. */
@@ -272,6 +313,8 @@ static bool be_stopped(const script *s, uint64_t steps)
     part_in_peace();
     return true;
   }
+  if (s->meanwhile)
+    s->meanwhile();
   if (!s->is_full)
     go_on_meanwhile();
   CHECK_EQUAL(kill(pid, SIGCONT), 0);
@@ -308,11 +351,13 @@ int main(int n_arguments, char **arguments)
       {"closing", prepare_inside, act_close, .closes = true},
       {"closing with a full queue", prepare_full, act_close, .closes = true, .is_full = true},
       {"taking the place of another group", prepare_names, act_name, .judge = judge_numbers},
+      {"entering what is closed meanwhile", NULL, act_enter_closed, .meanwhile = close_meanwhile, .judge = judge_closed},
       {"receiving views", prepare_inside, act_receive, .sends = false},
       {"sending to one who is dead", prepare_outside_dead, act_send_beside, .sends = true, .names_eve = true},
       {"sending as a member to one who is dead", prepare_dead, act_send, .sends = true},
   };
   words = shared_memory(sizeof *words);
+  has_entered = shared_memory(sizeof *has_entered);
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
     strike_tell(scripts[i].name, strike_once, &scripts[i]);
   return 0;

@@ -51,12 +51,32 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
   return true;
 }
 
+/* A durable queue "wide@prices" closes the group "@prices". */
+static bool group_is_closed(busq_bus *bus, uint32_t index)
+{
+  static const char before[] = "wide@";
+  const busq_group *group = busq_bus_group(bus, index);
+  const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
+  char name[sizeof before + sizeof group->name];
+  uint64_t life;
+  if (busq_group_is_of_watchers(bus, index) || bytes < 1 || bytes > sizeof group->name)
+    return false;
+  memcpy(name, before, sizeof before - 1);
+  memcpy(name + sizeof before - 1, group->name + 1, bytes - 1);
+  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+    if (busq_name_is(bus, slot, name, sizeof before - 1 + bytes - 1, &life) && (life & BUSQ_LIFE_DURABLE))
+      return true;
+  return false;
+}
+
 /* A successor has the same incarnation as the peer whose death is announced: announced late, it would be out while it
- * lives. It settles our claim once it lives, and then looks whether it is a member. */
+ * lives. It settles our claim once it lives, and then looks whether it is a member.  So does the process that closes the group. */
 static bool change_is_true(busq_peer *peer, const change_maker *maker)
 {
   const busq_change *change = maker->change;
   busq_fence_full();
+  if (change->what == BUSQ_CHANGE_ENTERS)
+    return !group_is_closed(peer->bus, maker->index);
   return change->what != BUSQ_CHANGE_DIES || busq_group_is_to_go(peer->bus, maker->index, change->who);
 }
 
@@ -341,6 +361,8 @@ static int change_once(busq_peer *peer, const busq_change *change)
     return view->number == number ? BUSQ_OK : BUSQ_AGAIN;
   if (view->number >= BUSQ_CLAIM_NUMBER_MAX)
     return busq_group_damaged(peer->bus, maker.index);
+  if (change->what == BUSQ_CHANGE_ENTERS && group_is_closed(peer->bus, maker.index))
+    return busq_error(BUSQ_INVALID, "a bridge has made group \"%.256s\" one of several machines: that lets peers enter", busq_bus_group(peer->bus, maker.index)->name);
   result = dead_go_first(peer, &maker);
   if (result)
     return result;
