@@ -54,6 +54,15 @@
  *   secret=eager  In secret mode a process sends, EAGER only.  The YCT of what it sends so waits, beside the set, until the
  *                 process is out of secret mode.
  *
+ * With the option on_crash=go-on no process waits for the dead.  When d is known to be dead,
+ *
+ *   a message to d:               is sent and done; what is unacknowledged at d counts as acknowledged
+ *   suspect d:                    send FLUSH(all that are suspected) to all
+ *   secrets of d, at a process:   end when each process that is not suspected has flushed, suspecting d: MODE loses the YCTs
+ *                                 that d owes
+ * A secret of d is kept for the sake of earlier messages of d, which may still be on their way.  Where they go to a process that has
+ * flushed they have arrived; where they go to the dead they will never.
+ *
  * "cykas-telling" (section 2.3) may, in secret mode, also send to the sender of its most recently delivered eager
  * message. That is not causal; the paper's figure 3 is the counterexample.
  *
@@ -65,9 +74,9 @@
 #include "order/point_to_point.h"
 #include "order/rename.h"
 
-enum { NORMAL, EAGER, ACK, YCT };
+enum { NORMAL, EAGER, ACK, YCT, FLUSH };
 
-static const busq_order_kind kinds[] = {{"normal", true}, {"eager", true}, {"ack", false}, {"yct", false}};
+static const busq_order_kind kinds[] = {{"normal", true}, {"eager", true}, {"ack", false}, {"yct", false}, {"flush", false}};
 static const busq_order_option_name option_names[] = {
     {"own=left-out", BUSQ_OPTION_OWN_LEFT_OUT, true},
     {"yct=acked", BUSQ_OPTION_YCT_ACKED, true},
@@ -75,13 +84,16 @@ static const busq_order_option_name option_names[] = {
     {"yct=acked-waits", BUSQ_OPTION_YCT_WAITS, true},
     {"ack=late", BUSQ_OPTION_ACK_LATE, true},
     {"secret=eager", BUSQ_OPTION_SECRET_EAGER, true},
+    {"on_crash=go-on", BUSQ_OPTION_GO_ON, true},
     {NULL, 0, false},
 };
 
 /* Notes of entries in the window: its YCT is to be sent; its ACK has come; it is a YCT; it was sent in secret mode. */
 enum { WAS_EAGER = 1, IS_ACKED = 2, IS_YCT = 4, IN_SECRET = 8 };
 
-/* Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged, or its YCT waits. */
+/* Behind it, with on_crash=go-on, an outbox with an entry for each process: `to` is how many YCTs that one owes, `note` the dead that it
+ * has flushed for.
+ * Invariant: n_sent <= ring.count, and the first entry of the window is not acknowledged, or its YCT waits. */
 typedef struct {
   busq_order_group group;
   uint32_t n_sent; /* the window: the first n_sent entries of the ring; the others are OB */
@@ -94,6 +106,28 @@ typedef struct {
 static void telling_init(void *state)
 {
   ((cykas_state *)state)->may_tell = 1;
+}
+
+static bool goes_on(const cykas_state *self)
+{
+  return self->group.options & BUSQ_OPTION_GO_ON;
+}
+
+static busq_outbox *others_of(const cykas_state *self)
+{
+  return busq_outbox_end(&self->ring);
+}
+
+static busq_outbox_entry *other_at(const cykas_state *self, uint32_t process)
+{
+  return busq_outbox_at(others_of(self), process);
+}
+
+static void cykas_init(void *state)
+{
+  const cykas_state *self = state;
+  if (goes_on(self))
+    others_of(self)->count = self->group.n_processes;
 }
 
 static bool is_own_left_out(const cykas_state *self)
@@ -160,6 +194,12 @@ static void pump(cykas_state *self, busq_order_effects *effects)
     busq_outbox_entry *head = busq_outbox_at(&self->ring, self->n_sent);
     if (!may_send(self, head->to) || !busq_effects_have_room(effects, 2))
       return;
+    if (busq_group_suspects(&self->group, head->to)) {
+      const busq_outbox_entry lost = busq_outbox_remove(&self->ring, self->n_sent);
+      busq_do_sent(effects, lost.message, NULL);
+      busq_do_done(effects, lost.message);
+      continue;
+    }
     const bool is_in_secret = self->mode > 0 && sends_in_secret(self);
     const bool is_eager = self->n_sent > 0 || is_in_secret; /* the window begins with an unacknowledged message, or a secret */
     head->note = (is_eager ? WAS_EAGER : 0) | (is_in_secret ? IN_SECRET : 0);
@@ -194,7 +234,8 @@ static void tell_before_ack(cykas_state *self, busq_order_effects *effects)
  * sent.  False where it does not. */
 static bool enter_yct(cykas_state *self, const busq_outbox_entry *told)
 {
-  if (!is_yct_in_unack(self) || !(told->note & WAS_EAGER) || unacked_to(self, told->to))
+  if (!is_yct_in_unack(self) || !(told->note & WAS_EAGER) || unacked_to(self, told->to) ||
+      busq_group_suspects(&self->group, told->to))
     return false;
   busq_outbox_push(&self->ring, (busq_outbox_entry){0});
   for (uint32_t place = self->ring.count - 1; place > self->n_sent; place--)
@@ -237,13 +278,49 @@ static int receive_ack(cykas_state *self, uint32_t from)
   return BUSQ_OK;
 }
 
+/* A message that is unacknowledged at the dead has arrived there, or never will. */
+static void suspect(cykas_state *self, uint32_t dead, busq_order_effects *effects)
+{
+  busq_outbox_entry *entry = unacked_to(self, dead);
+  if (entry)
+    entry->note |= IS_ACKED;
+  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note = self->group.suspected, .kind = FLUSH});
+}
+
+static bool has_arrived_everywhere(const cykas_state *self, uint32_t dead)
+{
+  for (uint32_t process = 0; process < self->group.n_processes; process++)
+    if (process != self->group.self && !busq_group_suspects(&self->group, process) &&
+        !(other_at(self, process)->note >> dead & 1))
+      return false;
+  return true;
+}
+
+static void end_secrets_of_the_dead(cykas_state *self)
+{
+  for (uint32_t process = 0; process < self->group.n_processes && self->group.suspected; process++) {
+    if (!busq_group_suspects(&self->group, process) || !has_arrived_everywhere(self, process))
+      continue;
+    self->mode -= (int32_t)other_at(self, process)->to;
+    other_at(self, process)->to = 0;
+  }
+}
+
 static int receive(cykas_state *self, const busq_order_packet *packet, busq_order_effects *effects)
 {
   if (packet->kind == ACK)
     return receive_ack(self, packet->from);
+  if (packet->kind == FLUSH && !goes_on(self))
+    return BUSQ_CORRUPT;
+  if (packet->kind == FLUSH) {
+    other_at(self, packet->from)->note |= packet->note;
+    return BUSQ_OK;
+  }
   if (packet->kind == YCT) {
     if (self->mode == mode_min(self))
       return BUSQ_CORRUPT;
+    if (goes_on(self))
+      other_at(self, packet->from)->to--;
     if (--self->mode == 0)
       self->secret_from = 0;
     if (is_yct_acked(self) || is_ack_late(self))
@@ -253,6 +330,8 @@ static int receive(cykas_state *self, const busq_order_packet *packet, busq_orde
   if (packet->kind == EAGER) {
     self->mode++;
     self->secret_from = self->may_tell ? packet->from : 0;
+    if (goes_on(self))
+      other_at(self, packet->from)->to++;
   }
   if (packet->kind == EAGER && is_ack_late(self)) {
     busq_do_deliver(effects, packet->message);
@@ -270,6 +349,10 @@ static int cykas_step(void *state, const busq_order_event *event, busq_order_eff
     result = busq_point_to_point_submit(&self->ring, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE)
     result = receive(self, &event->packet, effects);
+  else if (event->kind == BUSQ_ON_SUSPECT)
+    suspect(self, event->packet.from, effects);
+  if (result == BUSQ_OK)
+    end_secrets_of_the_dead(self);
   if (result == BUSQ_OK)
     tell(self, effects);
   if (result == BUSQ_OK && !effects->is_cut)
@@ -327,17 +410,20 @@ const busq_order busq_order_cykas = {
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
-    .n_kinds = 4,
+    .n_kinds = 5,
     .quiet_always = QUIET_ALWAYS,
     .quiet_when_all_is_sent = QUIET_WHEN_ALL_IS_SENT,
     .options_not_quiet = BUSQ_OPTION_YCT_UNACK | BUSQ_OPTION_YCT_WAITS,
     .options_never_quiet = BUSQ_OPTION_SECRET_EAGER,
     .options = option_names,
     .head_bytes = offsetof(cykas_state, ring),
-    .buffers = {{BUSQ_OUTBOX, .own = true}},
+    .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_OUTBOX, .to_go_on = true, .processes = true}},
+    .init = cykas_init,
     .step = cykas_step,
     .rename = cykas_rename,
+    .options_by_name = BUSQ_OPTION_GO_ON, /* a FLUSH has names */
     .verify = cykas_verify,
     .gauge = cykas_gauge,
 };

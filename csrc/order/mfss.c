@@ -17,6 +17,8 @@
  *
  * Packets: 2 per message.
  *
+ * With the option on_crash=go-on what goes to the dead is sent and done: nothing that it could pass will be delivered.
+ *
  * Proven without a bound: busq/lab/proof/models/mfss.py.
  */
 #include "order/point_to_point.h"
@@ -25,6 +27,7 @@
 enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* Invariant: is_unacked implies that outbox holds the unacknowledged message at its head. */
 typedef struct {
@@ -41,6 +44,18 @@ static void pump(mfss_state *self, busq_order_effects *effects)
   self->is_unacked = 1;
   busq_do_sent(effects, head->message, NULL);
   busq_do_send(effects, head->to, (busq_order_packet){.message = head->message, .kind = DATA});
+}
+
+static void end_heads_to_the_dead(mfss_state *self, busq_order_effects *effects)
+{
+  while (self->outbox.count && busq_group_suspects(&self->group, busq_outbox_at(&self->outbox, 0)->to) &&
+         busq_effects_have_room(effects, 2)) {
+    const busq_outbox_entry head = busq_outbox_pop(&self->outbox);
+    if (!self->is_unacked)
+      busq_do_sent(effects, head.message, NULL);
+    self->is_unacked = 0;
+    busq_do_done(effects, head.message);
+  }
 }
 
 static int receive(mfss_state *self, const busq_order_packet *packet, busq_order_effects *effects)
@@ -64,9 +79,12 @@ static int mfss_step(void *state, const busq_order_event *event, busq_order_effe
     result = busq_point_to_point_submit(&self->outbox, event, effects);
   else if (event->kind == BUSQ_ON_RECEIVE)
     result = receive(self, &event->packet, effects);
-  if (result == BUSQ_OK)
+  if (result != BUSQ_OK)
+    return result;
+  end_heads_to_the_dead(self, effects);
+  if (!effects->is_cut)
     pump(self, effects);
-  return result;
+  return BUSQ_OK;
 }
 
 static void mfss_rename(const void *from, void *to, const uint32_t *names)
@@ -95,6 +113,8 @@ const busq_order busq_order_mfss = {
     .claims = BUSQ_CLAIMS_FIFO | BUSQ_CLAIMS_CAUSAL,
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
+    .options = option_names,
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_always = 1u << ACK, /* with nothing that waits it only reports that a message is done */

@@ -22,6 +22,8 @@
  * has passed its final timestamp, and DATA hands that on; and the destinations of m knew of it before any process
  * delivered it.
  *
+ * With the option on_crash=go-on destinations decide, and go on without the dead: order/survivors.h.
+ *
  * Proven without a bound: busq/lab/proof/models/skeen.py.
  *
  * Order "abcast": the same as ISIS had it before (Birman and Joseph 1987): DATA carries no timestamp, and a sender that is
@@ -30,13 +32,15 @@
  * That model has not its steps; all its executions within a bound were searched.
  */
 #include "order/order.h"
+#include "order/survivors.h"
 #include "queue/holdback.h"
 #include "queue/outbox.h"
 
-enum { DATA, PROPOSAL, FINAL };
+enum { DATA = BUSQ_SURVIVORS_DATA, PROPOSAL = BUSQ_SURVIVORS_PROPOSAL, FINAL = BUSQ_SURVIVORS_FINAL };
 enum { SETTLED = 1 }; /* the note of what is queued */
 
-static const busq_order_kind kinds[] = {{"data", true}, {"proposal", false}, {"final", false}};
+static const busq_order_kind kinds[] = {{"data", true}, {"proposal", false}, {"final", false}, {"flush", false}};
+static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
 
 /* At its end and behind it:
  *   mine, an outbox: one's own messages, oldest first; `stamp` is the largest proposal, `to` how many are missing, `note` whether
@@ -49,6 +53,16 @@ typedef struct {
   uint32_t unused;
   busq_outbox mine;
 } skeen_state;
+
+static bool goes_on(const busq_order_group *group)
+{
+  return group->options & BUSQ_OPTION_GO_ON;
+}
+
+static size_t skeen_head_size(const busq_order_group *group)
+{
+  return goes_on(group) ? busq_survivors_head_size(group) : offsetof(skeen_state, mine);
+}
 
 static busq_holdback *queue_of(const skeen_state *self)
 {
@@ -175,6 +189,8 @@ static void receive_proposal(skeen_state *self, const busq_order_packet *packet,
 
 static int step(skeen_state *self, const busq_order_event *event, busq_order_effects *effects, bool has_timestamps)
 {
+  if (goes_on(&self->group))
+    return busq_survivors_step(self, event, effects, has_timestamps);
   const busq_order_packet *packet = &event->packet;
   int result = BUSQ_OK;
   if (event->kind == BUSQ_ON_SUBMIT) {
@@ -183,6 +199,8 @@ static int step(skeen_state *self, const busq_order_event *event, busq_order_eff
     result = receive_data(self, packet, effects);
   } else if (event->kind == BUSQ_ON_RECEIVE && packet->kind == PROPOSAL) {
     receive_proposal(self, packet, effects);
+  } else if (event->kind == BUSQ_ON_RECEIVE && packet->kind != FINAL) {
+    result = BUSQ_CORRUPT;
   } else if (event->kind == BUSQ_ON_RECEIVE) {
     pass(self, packet->stamp);
     settle(self, packet->message, packet->from, packet->stamp);
@@ -205,6 +223,8 @@ static int abcast_step(void *state, const busq_order_event *event, busq_order_ef
 static bool skeen_verify(const void *state)
 {
   const skeen_state *self = state;
+  if (goes_on(&self->group))
+    return busq_survivors_verify(state);
   const busq_outbox *mine = &self->mine;
   const busq_holdback *queue = queue_of(self);
   if (self->unused)
@@ -229,6 +249,10 @@ static bool skeen_verify(const void *state)
 static void skeen_gauge(const void *state, busq_order_gauge *gauge)
 {
   const skeen_state *self = state;
+  if (goes_on(&self->group)) {
+    busq_survivors_gauge(state, gauge);
+    return;
+  }
   *gauge = (busq_order_gauge){.waiting = self->mine.count, .held = queue_of(self)->count - self->n_queued_own};
 }
 
@@ -237,9 +261,12 @@ const busq_order busq_order_skeen = {
     .promise = "total order, by proposed timestamps; only sender and destinations take part",
     .source = "Garg, section 12.3.3",
     .claims = BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .traits = BUSQ_ORDER_FIFO_TO_GO_ON,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .head_bytes = offsetof(skeen_state, mine),
+    .options = option_names,
+    .head_size = skeen_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
     .verify = skeen_verify,
@@ -251,9 +278,12 @@ const busq_order busq_order_abcast = {
     .promise = "total order, by proposed priorities alone; only sender and destinations take part",
     .source = "Birman and Joseph 1987",
     .claims = BUSQ_CLAIMS_CONSISTENT | BUSQ_CLAIMS_TOTAL,
+    .traits = BUSQ_ORDER_FIFO_TO_GO_ON,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .head_bytes = offsetof(skeen_state, mine),
+    .options = option_names,
+    .head_size = skeen_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = abcast_step,
     .verify = skeen_verify,

@@ -705,6 +705,8 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
   const busq_order *found = busq_order_parse(order, &options);
   if (!found)
     return BUSQ_INVALID;
+  if (options & BUSQ_OPTION_GO_ON && config->processes > BUSQ_ORDER_MORTALS_MAX)
+    return busq_error(BUSQ_INVALID, "%s: %u processes: expected at most %d", order, config->processes, BUSQ_ORDER_MORTALS_MAX);
   busq_stage *stage = calloc(1, sizeof *stage);
   if (!stage)
     return out_of_memory();

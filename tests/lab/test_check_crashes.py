@@ -17,10 +17,10 @@ from busq.scenario import play, remains
 from busq.stage import Stage
 
 TAKEN = ("lost", "agreement", "uniform", "stuck")
-GO_ON = tuple(
-    f"{name}:on_crash=go-on" for name in ("fifo-ack", "causal-vector", "sync", "sequencer", "token", "lamport")
-)
+GO_ON = tuple(f"{name}:on_crash=go-on" for name in ORDERS if ORDERS[name].crashes_go_on)
 SLOW = (
+    "skeen:on_crash=go-on",
+    "abcast:on_crash=go-on",
     "lamport",
     "lamport:on_crash=go-on",
     "token:on_crash=go-on",
@@ -30,6 +30,10 @@ SLOW = (
     "bus1",
     "lamport-literal",
 )
+DECIDED = ("skeen:on_crash=go-on", "abcast:on_crash=go-on")  # by destinations, which takes long to search
+TWO_TO_ALL = [[{0, 1, 2}], [{0, 1, 2}], [{2}]]
+MULTICAST = [name for name in GO_ON if not parse(name)[0].point_to_point]
+EAGER = [[{1}, {2}], [{2}, {0}], [{0}, {1}]]  # with 1 message each there is no secret
 EVERY = [*(name for name in ORDERS), *GO_ON]
 
 
@@ -135,13 +139,16 @@ def test_what_has_to_be_learnt_goes_on() -> None:
 @pytest.mark.parametrize(
     ("order", "options"),
     [
-        *itertools.product(GO_ON, [{"crashes": 2}, {"to_self": True}]),
+        *itertools.product([name for name in MULTICAST if name not in DECIDED], [{"to_self": True}]),
+        *itertools.product(DECIDED, [{"to_self": True, "destinations": TWO_TO_ALL, "broadcast": False}]),
         *itertools.product([name for name in GO_ON if name not in SLOW], [{"broadcast": False}]),
+        ("mfss:on_crash=go-on", {"messages": 2}),
+        ("cykas:on_crash=go-on", {"messages": 2, "destinations": EAGER}),
     ],
     ids=str,
 )
-def test_what_goes_on_does_so_after_more_deaths_and_whatever_is_sent(order: str, options: dict[str, object]) -> None:
-    result = searched(order, **options)
+def test_what_goes_on_does_so_whatever_is_sent(order: str, options: dict[str, object]) -> None:
+    result = searched(order, properties=(), **options)
     assert (result.complete, result.holds) == (True, True)
 
 

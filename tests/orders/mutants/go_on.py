@@ -8,6 +8,19 @@ from mutants.table import Bound, Mutant
 ONE = Bound(3, 1, to_all=1, crashes=1)  # of the table in docs/explanation/when-processes-die.md
 WITH_OWN = Bound(3, 1, to_all=1, with_self=1, crashes=1)
 ALONE = Bound(3, 1, crashes=1)
+TWO = Bound(3, 2, crashes=1)
+SEND_ON = """  busq_do_send(effects, BUSQ_TO_DESTINATIONS,
+               (busq_order_packet){"""
+SEND_FINAL = """    busq_do_send(effects, BUSQ_TO_DESTINATIONS,
+                 (busq_order_packet){.message = entry->message, .stamp = entry->key, .kind = FINAL});
+"""
+FLUSH_FIRST = (
+    (
+        "    self->to_tell = queue_of(self)->count + 1;\n",
+        "    self->to_tell = queue_of(self)->count + 1,\n    busq_do_send(effects, BUSQ_TO_ALL, "
+        "(busq_order_packet){.note = self->group.suspected, .kind = FLUSH});\n",
+    ),
+)
 DELIVER_OWN = "  if (event->is_for_me && goes_on)\n    busq_do_deliver(effects, message);\n"
 DELIVER = "  if (is_for_me)\n    busq_do_deliver(effects, message);\n"
 HAND_ON = (
@@ -125,7 +138,7 @@ GO_ON = [
         (
             "only what is on its way to the dead is done, and not what waits behind it",
             "stuck",
-            Bound(3, 2, crashes=1),
+            TWO,
             (
                 (
                     "           acknowledge(self, process, effects))\n      ;",
@@ -276,6 +289,166 @@ GO_ON = [
             "endless",
             Bound(3, 1, to_all=1, crashes=1, counts_moves=1),
             (("  if (busq_group_suspects(&self->group, packet->note))\n    return;\n", ""),),
+        ),
+    ),
+    *slips(
+        "skeen",
+        (
+            "what comes is not sent on",
+            "stuck",
+            ONE,
+            ((SEND_ON, "  if (0)\n" + SEND_ON),),
+        ),
+        (
+            "it does not wait for DATA that may come",
+            "duplicated",
+            ONE,
+            (("!(entry->note & ~self->group.suspected & ~is_open)", "true"),),
+        ),
+        (
+            "it waits for DATA of the dead",
+            "stuck",
+            ONE,
+            (("~self->group.suspected & ~is_open)", "~is_open)"),),
+        ),
+        (
+            "it does not wait for what others have heard of the dead",
+            "total",
+            WITH_OWN,
+            (("(!entry->from || have_all_flushed(self))", "true"),),
+        ),
+        (
+            "what was heard of the dead is not told",
+            "total",
+            WITH_OWN,
+            (("    if (entry->note)\n      busq_do_send(", "    if (!entry)\n      busq_do_send("),),
+        ),
+        (
+            "it says that it has told before it tells",
+            "total",
+            WITH_OWN,
+            FLUSH_FIRST,
+        ),
+        (
+            "nobody says that it has told what it has heard",
+            "stuck",
+            ONE,
+            (("  if (self->to_tell == 1 &&", "  if (0 &&"), ("  if (!self->to_tell)\n", "  self->to_tell = 0;\n")),
+        ),
+        (
+            "it does not wait for all to tell",
+            "total",
+            WITH_OWN,
+            (("&& group->suspected & ~self->flushed[process])", "&& process == group->n_processes)"),),
+        ),
+        (
+            "what is settled is not sent to the others",
+            "total",
+            WITH_OWN,
+            ((SEND_FINAL, "    if (0)\n  " + SEND_FINAL),),
+        ),
+        (
+            "a larger proposal changes nothing",
+            "total",
+            ONE,
+            (("  if (packet->stamp > entry->key)\n", "  if (packet->stamp == entry->key + 99)\n"),),
+        ),
+        (
+            "the clock is not raised by what is settled",
+            "invariant",
+            ONE,
+            (("    self->clock = larger(self->clock, entry->key);\n", ""),),
+        ),
+    ),
+    *slips(
+        "abcast",
+        (
+            "it says that it has told before it tells",
+            "total",
+            WITH_OWN,
+            FLUSH_FIRST,
+        ),
+        (
+            "it counts who has died, and not what others have heard of it",
+            "total",
+            WITH_OWN,
+            (("(!entry->from || have_all_flushed(self))", "true"),),
+        ),
+    ),
+    *slips(
+        "mfss",
+        (
+            "only what is on its way to the dead is done, and not what waits behind it",
+            "stuck",
+            TWO,
+            (("  while (self->outbox.count && busq_group", "  if (self->is_unacked && busq_group"),),
+        ),
+        (
+            "nothing is done for the dead",
+            "stuck",
+            ALONE,
+            (("  end_heads_to_the_dead(self, effects);\n", ""),),
+        ),
+        (
+            "what is done for the dead counts as unacknowledged",
+            "invariant",
+            ALONE,
+            (("    self->is_unacked = 0;\n    busq_do_done(effects, head", "    busq_do_done(effects, head"),),
+        ),
+    ),
+    *slips(
+        "cykas",
+        (
+            "a secret of the dead ends before all earlier messages have arrived",
+            "causal",
+            TWO,
+            (("!has_arrived_everywhere(self, process))", "0)"),),
+        ),
+        (
+            "a secret of the dead is kept for ever",
+            "stuck",
+            TWO,
+            (("    self->mode -= (int32_t)other_at(self, process)->to;\n", ""),),
+        ),
+        (
+            "nobody says that all of the dead has arrived",
+            "stuck",
+            TWO,
+            (
+                (
+                    "  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
+                    "  if (dead == self->group.self)\n    busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
+                ),
+            ),
+        ),
+        (
+            "what the dead has not acknowledged keeps secrets",
+            "stuck",
+            TWO,
+            (
+                (
+                    "  if (entry)\n    entry->note |= IS_ACKED;\n  busq_do_send",
+                    "  if (entry)\n    entry->note |= 0;\n  busq_do_send",
+                ),
+            ),
+        ),
+        (
+            "a message to the dead waits to be acknowledged",
+            "stuck",
+            ALONE,
+            (("    if (busq_group_suspects(&self->group, head->to)) {", "    if (head->to == self->group.self) {"),),
+        ),
+        (
+            "it waits for the dead to say that all of the dead has arrived",
+            "stuck",
+            TWO,
+            (("!busq_group_suspects(&self->group, process) &&\n", "true &&\n"),),
+        ),
+        (
+            "a YCT that has come is owed still",
+            "invariant",
+            TWO,
+            (("      other_at(self, packet->from)->to--;\n", "      (void)0;\n"),),
         ),
     ),
 ]

@@ -52,9 +52,10 @@ class Mutant:
     @property
     def file(self) -> str:
         """In csrc/order."""
-        if self.order == "sequencer:on_crash=go-on":
-            return "successor.c"
-        name = self.order.split(":")[0].removesuffix("-literal").removesuffix("-telling").replace("-", "_")
+        name, _, options = self.order.partition(":")
+        if options == "on_crash=go-on" and name in ("sequencer", "skeen", "abcast"):
+            return "successor.c" if name == "sequencer" else "survivors.c"
+        name = name.removesuffix("-literal").removesuffix("-telling").replace("-", "_")
         return {"abcast": "skeen"}.get(name, name) + ".c"
 
 
