@@ -90,10 +90,10 @@ def percent(share: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return names as a list, the first few of many.
 
-    >>> listed(["ann"]), listed(["ann", "bob", "cleo"]), listed([str(n) for n in range(9)])
-    ('ann', 'ann, bob and cleo', '0, 1, 2, 3 and 5 others')
+    >>> listed([]), listed(["ann"]), listed(["ann", "bob", "cleo"]), listed([str(n) for n in range(9)])
+    ('', 'ann', 'ann, bob and cleo', '0, 1, 2, 3 and 5 others')
     """
     shown = list(names)
     if len(names) > _LISTED_MAX + 1:
         shown[_LISTED_MAX:] = [f"{len(names) - _LISTED_MAX} others"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return "".join(shown) if len(shown) < 2 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -132,13 +132,14 @@ def _words(raw: Sequence[Mapping[str, Any]], fields: Fields, first: str) -> tupl
 
 
 def _meanings(values: Sequence[Any], fields: Fields) -> dict[str, str]:
-    words = dict.fromkeys(str(value) for value in values if value not in (None, "") and not _is_number(value))
+    words = dict.fromkeys(str(value) for value in values if value not in (None, "") and not _is_kind(value))
     kinds = {word: fields.kind_of(word) for word in words}
     return {word: "" if kind is None else kind.name.lower() for word, kind in kinds.items()}
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit())
+def _is_kind(value: Any) -> bool:
+    is_number = isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit())
+    return is_number and 0 <= int(value) <= max(Kind)
 
 
 # ---- rows ----

@@ -4,7 +4,7 @@
 =============  ==================================================================================================
 field          also called
 =============  ==================================================================================================
-process        host, proc, node, pid, peer
+process        host, proc, node, pid, peer, service
 kind           event, type, op, event_type: "send", "deliver" (receive, recv, ...), "local", or a text: a local event
 message        msg, id, message_id, msg_id, seq: any text or number; of one sender if there is a `sender` as well
 destinations   to, dest, dst, recipients, receivers, receiver, recipient, destination: of sends
@@ -44,7 +44,7 @@ from busq.trace.tables import KIND_NAMES, kinds
 __all__ = ["EVERYBODY", "FIELDS", "Fields", "counts_nanoseconds"]
 
 FIELDS: dict[str, tuple[str, ...]] = {
-    "process": ("process", "host", "proc", "node", "pid", "peer"),
+    "process": ("process", "host", "proc", "node", "pid", "peer", "service"),
     "kind": ("kind", "event", "type", "op", "event_type"),
     "message": ("message", "msg", "id", "message_id", "msg_id", "seq"),
     "destinations": (

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from busq._util import arguments
+from busq._util.humanize import amount
 from busq.trace import csv_log, epfl, ndjson, places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, WAYS
 from busq.trace.described import NAME, beside, options_in
@@ -31,6 +32,7 @@ __all__ = ["FORMATS", "Found", "find", "named_apart", "settled"]
 SHAPES = ("events", "messages")
 
 _LOG_SUFFIXES = (".output", ".out")
+_TABLES = (".csv", ".tsv", ".ndjson", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,14 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
     empty = [file for file in files if file.is_empty and not file.format]
     logs += [file for file in _with_names_of(empty, logs) if wanted in (None, "epfl")]
     if not logs:
-        looked = f"{len(files)} files, none of which" if files else "nothing that"
+        looked = f"{amount(len(files), 'file')}, none of which" if files else "nothing that"
         forms = ((file.path, form(beginning(file.path), file.path)) for file in files)
         path, why = next((one for one in forms if one[1]), ("", ""))
         if files and not why:
             path, why = files[0].path, text_log.unmatched_in(beginning(files[0].path), options)
+        if not why:
+            tables = [file.path for file in files if file.path.endswith(_TABLES)]
+            path, why = next(((one, its) for one in tables if (its := _lacking(one, wanted, options))), ("", ""))
         why = f" ({path}: {why})" if why else ""
         raise TraceError(f"{root}: found {looked} is a log{why}: expected {_expected(wanted)}")
     findings += _left_out(files, logs)

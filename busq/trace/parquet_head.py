@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from busq.trace import foreign, places
 from busq.trace.dataset import Sample
 from busq.trace.errors import TraceError
+from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.queue_readers import readers_of
@@ -129,6 +130,8 @@ def check_columns(
     foreign.check_columns(path, names, options)
     missing = [name for name in REQUIRED if name not in names]
     known = foreign.known_in(path, names, options)
+    if not is_recorded and "message" in known and not foreign.are_enough(known, options):
+        raise TraceError(f"{path}: {Fields(options).lacking_in(names)}")
     if missing and (is_recorded or not foreign.are_enough(known, options)):
         raise TraceError(
             f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"

@@ -143,7 +143,7 @@ def test_what_no_run_can_be_read_from_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("")
     result = audit(tmp_path, "--explain")
     assert result.exit_code == 2
-    assert "found 1 files, none of which is a log" in result.output
+    assert "found 1 file, none of which is a log" in result.output
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
+import pyarrow.parquet as pq  # noqa: E402
 from samples import orders  # noqa: E402
 
 from busq import trace  # noqa: E402
-from busq.trace import TraceError, Writer  # noqa: E402
+from busq.trace import TraceError, Writer, find, read  # noqa: E402
 
 TEXTS = {
     "1.output": ("epfl", "b 1\nd 1 1\n"),
@@ -187,3 +188,16 @@ def test_files_in_one_other_form_are_one_finding_and_what_only_begins_alike_is_n
     assert (finding.count, finding.path) == (2, str(tmp_path / "a.bz2"))
     (tmp_path / "logs.zip").write_bytes(b"PK\3\4")
     assert len(trace.find([tmp_path]).findings) == 2
+
+
+def test_a_folder_of_a_table_that_is_no_log_says_which_columns_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("when,unit,event,msg_id\n1,orders,sent,a\n")
+    with pytest.raises(TraceError, match=r"found 1 file, .*found the columns .* try --field process="):
+        find(tmp_path)
+
+
+def test_a_table_in_parquet_says_which_columns_it_lacks(tmp_path: Path) -> None:
+    table = pa.table({"process": ["a"], "message": ["1"], "tag": ["send"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(TraceError, match="but no kind: try --field kind=tag"):
+        read(tmp_path / "a.parquet")
