@@ -72,6 +72,7 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
         "busq check skeen --fan-out 2 --messages 1",
         "busq check lamport --processes 5 --messages 4 --walks 100000 --seed 7",
         "busq check --table1",
+        "busq check --lattice --plot lattice.svg",
         "busq check groups --processes 3 --changes 2 --messages 1 --kills 1",
         "busq check groups --variant naive --no-reductions --diagram naive.svg",
     ),
@@ -134,6 +135,7 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option("--table1", is_flag=True, help="Table 1 of the Cykas paper, measured here.")
 @click.option("--all", "is_all", is_flag=True, help="Every order, at the bound of the documentation's table.")
 @click.option("--lattice", is_flag=True, help="Which order keeps which property, promised or not.")
+@click.option("--plot", callback=check_drawing, metavar="FILE", help="Draw the table of --lattice: .png, .svg or .pdf.")
 @click.option("--markdown", is_flag=True, help="Print the table of --table1, --all or --lattice as Markdown.")
 @JSON
 def check(order: str | None, **options: Any) -> int:
@@ -160,6 +162,9 @@ def check(order: str | None, **options: Any) -> int:
         raise click.UsageError(f"expected one of ORDER, --replay, {_LISTED}, {found}")
     if markdown and not any(tables.values()):
         raise click.UsageError(f"--markdown is for {_LISTED}")
+    plot = options.pop("plot")
+    if plot is not None and not tables["lattice"]:
+        raise click.UsageError("--plot is for --lattice")
     _check_given(replay_path is not None, any(tables.values()))
     _check_groups(order == "groups")
     if replay_path is not None:
@@ -173,13 +178,11 @@ def check(order: str | None, **options: Any) -> int:
     if order is None:
         from busq.cli import check_tables
 
-        make = {
-            "table1": check_tables.table_1,
-            "is_all": check_tables.orders,
-            "lattice": check_tables.lattice,
-        }[next(name for name, is_set in tables.items() if is_set)]
+        form: dict[str, bool] = {"reduced": not options["no_reductions"], "as_json": as_json, "markdown": markdown}
         with plain_errors():
-            return make(limits, reduced=not options["no_reductions"], as_json=as_json, markdown=markdown)
+            if tables["lattice"]:
+                return check_tables.lattice(limits, plot=plot, **form)
+            return (check_tables.table_1 if tables["table1"] else check_tables.orders)(limits, **form)
     for name in _OF_GROUPS:
         del options[name]
     return _check(order, {**options, **limits}, as_json)
@@ -189,7 +192,7 @@ _TABLES = {"table1": "--table1", "is_all": "--all", "lattice": "--lattice"}
 _LISTED = "--table1, --all and --lattice"
 _FILES = {"scenario_path": "--scenario", "json_path": "--counterexample", "diagram_path": "--diagram"}
 _OF_REPLAY = {"replay_path", "as_json", *_FILES}
-_OF_TABLES = {*_TABLES, "markdown", "as_json", "memory", "threads", "seconds", "no_reductions"}
+_OF_TABLES = {*_TABLES, "plot", "markdown", "as_json", "memory", "threads", "seconds", "no_reductions"}
 
 
 def _check_given(is_replay: bool, is_table: bool) -> None:

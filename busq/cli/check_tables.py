@@ -13,7 +13,7 @@ import click
 
 from busq._util.humanize import rounded
 from busq.cli import check_show, show
-from busq.cli.base import no_space_refused, plain_errors, print_json
+from busq.cli.base import no_space_refused, plain_errors, print_json, wrote
 from busq.cli.sim_figures_show import new_table
 from busq.lab.check import ALL, ORDERINGS, Cell, Interrupted, Result, run
 from busq.lab.check import lattice as make_lattice
@@ -197,7 +197,7 @@ def orders(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bo
 # ---- which order keeps what ----
 
 
-def lattice(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool) -> int:
+def lattice(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: bool, plot: str | None = None) -> int:
     """Search every order for every property, and print the steps of a shortest counterexample, or that it holds."""
     cells: list[Cell] = []
     code = 0
@@ -210,11 +210,17 @@ def lattice(limits: dict[str, Any], *, reduced: bool, as_json: bool, markdown: b
         code = 130
     if as_json:
         print_json({"points": [cell.as_json() for cell in cells], "complete": not code})
-        return code
     rows = [
         (order, *(cell.text for cell in row)) for order, row in itertools.groupby(cells, key=lambda cell: cell.order)
     ]
-    _print("Steps to a shortest counterexample", ("order", *ORDERINGS), rows, markdown, ("order",))
+    if not as_json:
+        _print("Steps to a shortest counterexample", ("order", *ORDERINGS), rows, markdown, ("order",))
+    if plot is not None and cells:
+        from busq.lab.check.draw_lattice import draw_lattice
+
+        with plain_errors():
+            draw_lattice(cells, plot)
+        wrote(plot)
     return code
 
 

@@ -3,16 +3,20 @@
 
 from __future__ import annotations
 
+import doctest
 import functools
 import json
 import random
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from busq.check import ORDERINGS, lattice, run
 from busq.cli import check_tables, commands
+from busq.lab.check import draw_lattice
 from busq.lab.check.queues import fits
 from busq.stage import Stage
 
@@ -111,6 +115,28 @@ def test_the_lattice_is_printed_as_a_table_and_as_json(monkeypatch: pytest.Monke
     expected = {"order": "none", "property": "total", "claimed": False, "holds": False, "complete": False, "steps": 4}
     assert {name: points[-1][name] for name in expected} == expected
     assert CliRunner().invoke(commands, ["check", "--lattice", "--all"]).exit_code == 2
+
+
+def test_the_lattice_as_a_picture_says_what_each_cell_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    some = functools.partial(lattice, ["mfss", "none"], ["causal", "synchronous", "total"])
+    monkeypatch.setattr(check_tables, "make_lattice", some)
+    path = tmp_path / "lattice.svg"
+    told = CliRunner().invoke(commands, ["check", "--lattice", "--json", "--plot", str(path)])
+    assert (told.exit_code, told.stderr) == (0, f"wrote {path}\n")
+    assert [one["vacuous"] for one in json.loads(told.stdout)["points"]] == [False, False, True, False, False, False]
+    drawn = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text(encoding="utf-8"))
+    legend = {
+        "promised, and kept",
+        "not implied: steps of a shortest counterexample",
+        "vacuous: nothing within the bounds could break it",
+    }
+    assert set(drawn) == {"mfss", "none", "causal", "synchronous", "total", "holds", "vacuous", "4", *legend}
+    assert (len(drawn), drawn.count("4")) == (14, 4)
+    monkeypatch.chdir(tmp_path)
+    assert not doctest.testmod(draw_lattice).failed
+    refused = CliRunner().invoke(commands, ["check", "fifo", "--plot", str(path)])
+    assert (refused.exit_code, "--plot is for --lattice" in refused.stderr) == (2, True)
 
 
 def test_a_cell_that_was_not_searched_to_its_end_is_open() -> None:

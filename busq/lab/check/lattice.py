@@ -37,6 +37,11 @@ class Cell:
     results: tuple[Result, ...]
 
     @property
+    def claimed(self) -> bool:
+        """Whether the order promises it."""
+        return self.name in orders.parse(self.order)[0].claims
+
+    @property
     def holds(self) -> bool:
         """Whether no execution that was seen breaks it."""
         return all(one.holds for one in self.results)
@@ -47,6 +52,11 @@ class Cell:
         return all(one.complete for one in self.results)
 
     @property
+    def vacuous(self) -> bool:
+        """Whether nothing within the bounds could break it, whatever the order does."""
+        return all(self.name in one.vacuous for one in self.results)
+
+    @property
     def steps(self) -> int | None:
         """How many steps the shortest counterexample has."""
         examples = [one.counterexample for one in self.results if one.counterexample]
@@ -54,17 +64,16 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """Return the steps of the counterexample, "holds", or "?" where not all was seen."""
-        return str(self.steps) if self.steps else "holds" if self.complete else "?"
+        """Return the steps of the counterexample, "vacuous", "holds", or "?" where not all was seen."""
+        return str(self.steps) if self.steps else "vacuous" if self.vacuous else "holds" if self.complete else "?"
 
     def as_json(self) -> dict[str, Any]:
         """Return plain data, as `busq check --lattice --json` prints it."""
         bounds = [
             {"processes": one.processes, "messages": one.messages, "to_self": one.to_self} for one in self.results
         ]
-        found = {"holds": self.holds, "complete": self.complete, "steps": self.steps}
-        claimed = self.name in orders.parse(self.order)[0].claims
-        return {"order": self.order, "property": self.name, "claimed": claimed, **found, "bounds": bounds}
+        found = {"holds": self.holds, "complete": self.complete, "vacuous": self.vacuous, "steps": self.steps}
+        return {"order": self.order, "property": self.name, "claimed": self.claimed, **found, "bounds": bounds}
 
 
 def lattice(
