@@ -126,7 +126,7 @@ class Tail(NamedTuple):
     is_last: bool  # of its request, which is done with it
     digest: bytes  # of the batch
     sender: str  # "MACHINE/peer"
-    view: int = 0  # of the group; no other view of the domain has this number
+    view: int = 0  # the key of the group's view (wide_views)
 
     def of(self, at: int, *, is_last: bool, view: int) -> Tail:
         """Return that of a message `at` places behind this one's."""

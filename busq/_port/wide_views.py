@@ -8,6 +8,7 @@ queue that gets each together with the members, is what the next bridge goes on 
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any, NamedTuple
 
 from busq import errors
@@ -18,7 +19,7 @@ from busq.groups import View, ViewMessage, made_view
 OUT = -1  # of a marker, beside the words of requests: all members of a machine
 
 _TABLE_BYTES_MAX = 1 << 20
-_INDEX_BITS = 20  # a batch has fewer messages
+GROUP_BITS = 24  # of the key of a view: they stand for the name of the group
 
 
 class Member(NamedTuple):
@@ -42,13 +43,13 @@ class Group(NamedTuple):
     nth: int = 0  # of what is re-sent there
     members: tuple[Member, ...] = ()
 
-    @property
-    def key(self) -> int:
-        """A number that no other view of the domain has."""
-        return self.number << _INDEX_BITS | self.nth
-
 
 Groups = dict[str, Group]
+
+
+def key_of(name: str, number: int) -> int:
+    """Return what stands for a view of a group: it rises with the number; another group has it by chance alone."""
+    return number << GROUP_BITS | zlib.crc32(name.encode()) & (1 << GROUP_BITS) - 1
 
 
 class Marker(NamedTuple):

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from busq import errors
 from busq._port import wide_members
 from busq._port.wide_protocol import DATA_BYTES_MAX, MESSAGE, inbox_of, read_answer, request_head
-from busq._port.wide_views import Group
+from busq._port.wide_views import key_of
 from busq.groups import View, checked_name, wide_domain
 
 _TO_ONE = struct.Struct("<cH")
@@ -77,7 +77,7 @@ class WideWords:
         """Note the members of a view; Unreachable where this one has gone."""
         self.me = self.me or view.joined[0]
         self._members = view.members
-        self.key = Group(view.number).key
+        self.key = key_of(self._group, view.number)
         if self.me not in view.members:
             raise open_error(
                 f"{self.me!r} is no member of '@{self._group}' any more: its machine was silent, and was put out, and "

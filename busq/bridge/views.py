@@ -80,8 +80,8 @@ class Views:
         return [group] if self._groups is None else _changed_by(group, self._groups)
 
     def key_of(self, group: str) -> int:
-        """Return the number of a group's view, which no other view of the domain has; 0 where none is known."""
-        return self._groups[group].key if self._groups and group in self._groups else 0
+        """Return what stands for a group's view; 0 where none is known."""
+        return wide_views.key_of(group, self._groups[group].number) if self._groups and group in self._groups else 0
 
     def change(self, at: tuple[int, int], group: str, marker: Marker) -> View | None:
         """Return the view that a marker makes; None where it makes none, or the members are not known."""

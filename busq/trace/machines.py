@@ -7,6 +7,7 @@ known again on every machine, and what was a message of each bridge becomes one 
 - It is sent by the bridge of the machine that it was sent on; if that was not recorded, by the first that re-sent it.
 - All receivers of all machines are its destinations, and so are the other bridges: where they re-send it, they get it.
 - A bridge that re-sends messages of one view before and after it should have re-sent it as well.
+- It is sent in its view, as machine_views.py has it.
 
 A process is called by its machine and its name, and so is a group.  Times and stamps, which are those of one machine,
 are left out, and so is what a bridge sends to queues of its own, which it reads when it likes.
@@ -28,6 +29,7 @@ from busq.trace import parquet, places
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.gather import File, gather_parquet
+from busq.trace.machine_views import Views
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import Ints, in_one_piece, numbers, replaced
@@ -111,8 +113,9 @@ def merged(source: Source, machines: dict[str, Run]) -> Run:
             if run.processes[process].startswith(_BRIDGE):
                 domain = run.processes[process].removeprefix(_BRIDGE).partition(" ")[0]
                 copies.setdefault(domain, []).append(_Copies.of(moved, machine, offset + process))
-    for its in copies.values():
-        logs = _Joined(_Copies.together(its)).logs(logs)
+    for domain, its in copies.items():
+        joined = _Joined(_Copies.together(its))
+        logs = Views(logs, processes, domain, joined.copies, joined.first).logs(joined.logs(logs))
     orders = {run.order for run in machines.values()}
     return Run(source, tuple(processes), tuple(logs), orders.pop() if len(orders) == 1 else "", tuple(findings))
 
