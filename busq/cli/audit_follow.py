@@ -64,7 +64,7 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
     if options["as_json"]:
         print_json({"type": "summary"} | found.as_json())
     else:
-        click.echo(_summary(found))
+        click.echo(summary(found))
         if found.has_looked and not found.events:
             click.echo(_why_nothing(paths[0]))
     return _code(found)
@@ -108,14 +108,19 @@ def _as_line(echo: Callable[[str], None]) -> Callable[[Violation], None]:
     return report
 
 
-def _summary(found: Followed) -> str:
+def summary(found: Followed) -> str:
+    """Return the last lines of following: the findings by number, and the messages that stay open."""
     what = f"{amount(found.runs, 'run')}, {amount(found.files, 'file')}, {amount(found.events, 'event')}"
     faults = ", ".join(f"{kind} {count:,}" for kind, count in found.claimed.items())
     lines = [f"{what} in {found.seconds:.0f} s: {faults or _nothing(found)}"]
     others = {kind: count - found.claimed.get(kind, 0) for kind, count in found.counts.items()}
-    told = [f"{kind} {count:,}" for kind, count in others.items() if count]
+    told = [f"{kind} {count:,}" for kind, count in others.items() if count and kind != "resent"]
     if told:
         lines.append(f"not held against it: {', '.join(told)}")
+    if resent := found.counts.get("resent"):
+        lines.append(
+            f"{amount(resent, 'message')} sent again, or out of turn: an audit without --follow may judge them"
+        )
     if found.unread:
         lines.append(
             f"{amount(found.unread, 'file')} came late and could not be judged any more: the counts may be wrong"
@@ -139,4 +144,5 @@ def _nothing(found: Followed) -> str:
         return "ended before the files were looked for: no verdict"
     if not found.events:
         return "nothing to judge: no verdict"
-    return "nothing wrong so far" if found.is_verdict else "no verdict"
+    of_others = " with the others" if found.counts.get("resent") else ""
+    return f"nothing wrong so far{of_others}" if found.is_verdict else "no verdict"
