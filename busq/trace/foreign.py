@@ -375,13 +375,14 @@ def _lists(items: Any, lengths: Any, column: Any) -> Any:
     return pa.LargeListArray.from_arrays(starts, items, mask=column.is_null() if column.null_count else None)
 
 
+_NUMBERED = frozenset(str(int(kind)) for kind in Kind)
+
+
 def _kinds(column: Any, fields: Fields) -> Any:
     plain = _plain(column)
-    if pa.types.is_integer(plain.type):
-        known = pc.and_(pc.greater_equal(plain, 0), pc.less_equal(plain, int(max(Kind))))
-        return pc.if_else(known, plain, UNKNOWN_KIND).cast(pa.int8())
-    encoded = pc.dictionary_encode(_text(plain))
-    numbers = [fields.kind_of(word) for word in encoded.dictionary.to_pylist()]
+    encoded = pc.dictionary_encode(plain if pa.types.is_integer(plain.type) else _text(plain))
+    words = pc.cast(encoded.dictionary, pa.string()).to_pylist()  # of fractions, where some are missing, as well
+    numbers = [int(word) if word in _NUMBERED else fields.kind_of(word) for word in words]
     table = pa.array([UNKNOWN_KIND if number is None else int(number) for number in numbers], pa.int8())
     return table.take(encoded.indices)
 

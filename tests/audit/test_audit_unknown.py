@@ -235,3 +235,42 @@ def test_a_number_below_zero_is_a_name_that_nobody_sent(tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_text("".join(lines))
     check = judged(tmp_path / "a.ndjson").checks["phantom"]
     assert (check.verdict, check.count) == ("invalid", 1)
+
+
+EXPECTED = "expected send, deliver or the like; they count as local events"
+SAY = "say what these kinds mean, in [kinds] of a busq.toml"
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson", "parquet"])
+def test_rows_of_unknown_kinds_are_told_in_the_same_words_on_every_input(tmp_path: Path, ending: str) -> None:
+    rows = [("ann", 1, "m1", ["bob"]), ("bob", 57, "m1", None), ("ann", 1, "m2", ["bob"]), ("bob", 0, "m2", None)]
+    names = ("process", "kind", "message", "to")
+    records = [dict(zip(names, row, strict=True)) | {"position": at // 2} for at, row in enumerate(rows)]
+    path = tmp_path / f"a.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), path)
+    elif ending == "ndjson":
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    else:
+        cells = [
+            [record[name] if name != "to" else " ".join(record[name] or ()) for name in names] for record in records
+        ]
+        path.write_text("\n".join([",".join(names), *(",".join(map(str, row)) for row in cells), ""]))
+    run = judged(path)
+    told = [(one.kind, one.text.split(": ", 1)[1]) for one in run.findings]
+    assert told == [
+        ("unknown-event", f"no kind of event is called '57': {EXPECTED}"),
+        ("vague-rows", f"1 row of an unknown kind may be a delivery, or a send: {SAY}"),
+    ]
+    assert (run.checks["lost"].verdict, verdicts(judged(path, **{"kind.57": "deliver"}))["lost"]) == (
+        "unknown",
+        "valid",
+    )
+
+
+@pytest.mark.parametrize("kinds", [["1", "0"], [1.0, 0.0]])
+def test_numbers_of_kinds_may_be_texts_or_fractions_in_parquet(tmp_path: Path, kinds: list[str | float]) -> None:
+    columns = {"host": ["ann", "bob"], "event": kinds, "id": ["m", "m"], "to": [["bob"], None], "position": [0, 0]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    run = judged(tmp_path / "a.parquet")
+    assert (run.messages, run.deliveries, verdicts(run)["lost"]) == (1, 1, "valid")
