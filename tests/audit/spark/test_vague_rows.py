@@ -29,8 +29,11 @@ def scene(rng: random.Random, number: int, *, tells_senders: bool) -> list[dict[
     owners = {f"m{number}": rng.choice(who), f"w{number}": rng.choice(who)}
     rows = []
     for position in range(10 * number, 10 * number + rng.randrange(4, 9)):
-        kind, message = rng.choice([SEND, SEND, "deliver", "taken", "taken"]), rng.choice([*owners])
-        process = rng.choice(who) if tells_senders or kind != SEND else owners[message]
+        kind, message = (
+            rng.choice([SEND, SEND, SEND, "deliver", "taken", "taken", "taken", "abort"]),
+            rng.choice([*owners]),
+        )
+        process = rng.choice(who) if tells_senders or kind not in (SEND, "abort") else owners[message]
         is_told = tells_senders and (kind == "deliver" or (kind == "taken" and rng.random() < 0.5))
         to = rng.sample(who, rng.randrange(1, 3)) if kind == SEND or (kind == "taken" and rng.random() < 0.3) else None
         sender = rng.choice(who) if is_told else None

@@ -135,7 +135,9 @@ def _audit(
             if loaded.untied is None and any(finding.kind == "resent" for finding in case.findings):
                 doubtful, its = resent_messages(case.events), judged & certain.OF_SENT_ONCE
                 found.checks = _with_certain(spark, case, found.checks, doubtful, its, budget)
-            elif loaded.untied is None and any(one.kind == "vague-rows" and one.may_invent for one in case.findings):
+            elif loaded.untied is None and any(
+                certain.OF_NAMED.intersection(one.may_invent) for one in case.findings if one.kind == "vague-rows"
+            ):
                 doubtful, its = named_messages(case.events), judged & certain.OF_NAMED
                 found.checks = _with_certain(spark, case, found.checks, doubtful, its, budget)
     if loaded.untied is not None:

@@ -38,7 +38,7 @@ def resent_messages(events: DataFrame) -> DataFrame:
 
 
 def named_messages(events: DataFrame) -> DataFrame:
-    """Return the messages that were delivered, and that rows of unknown kinds may name.
+    """Return the messages that were sent or delivered, and that rows of unknown kinds may name.
 
     >>> taken = events.where("kind = 0").withColumn("kind", F.lit(int(Kind.LOCAL)))
     >>> named_messages(events.union(taken)).collect()
@@ -46,7 +46,7 @@ def named_messages(events: DataFrame) -> DataFrame:
     """
     name = "name" if "name" in events.columns else "message"
     others = events.where(F.col("kind").isin(UNKNOWN_KIND, int(Kind.LOCAL), int(Kind.PASS))).select(name)
-    return events.where(is_delivery()).join(others, name, "left_semi").select("message").distinct()
+    return events.where(is_send() | is_delivery()).join(others, name, "left_semi").select("message").distinct()
 
 
 def without_messages(events: DataFrame, messages: DataFrame) -> DataFrame:

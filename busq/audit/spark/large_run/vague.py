@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,7 +31,9 @@ def passed(events: DataFrame, indices: Column, path: str, *, tells_senders: bool
     owner = F.when(kind == int(Kind.SEND), F.col("process")).otherwise(F.col("sender"))
     about = events.select(*pair, "kind", "destinations", owner.alias("owner"))
     about = about.join(these.select("message").distinct(), "message", "left_semi")
-    sends = about.where(kind == int(Kind.SEND)).select(*pair, "owner", "destinations")
+    failed = about.where(kind == int(Kind.ABORT)).select(*pair)
+    tried = about.where(kind == int(Kind.SEND)).select(*pair, "owner", "destinations")
+    sends = tried.join(failed, pair, "left_anti")
     came = about.where(kind.isin(int(Kind.DELIVER), int(Kind.REDELIVER))).select(*pair, "owner")
     sent = sends.select(F.explode("destinations").alias("process"), "message", "owner")
     copy = [*pair, "owner"] if tells_senders else pair
@@ -38,21 +42,36 @@ def passed(events: DataFrame, indices: Column, path: str, *, tells_senders: bool
     open_ones = sent.join(came, copy, "left_anti").groupBy(*pair).agg(*(c.alias(name) for name, c in found.items()))
     unsent = came.join(sent, copy, "left_anti").groupBy("message")
     unsent = unsent.agg(F.min("owner").alias("unsent"), F.lit(True).alias("is_unsent"))
-    by = sends.select(*pair, F.col("owner").alias("sender"))
-    settled = sent.union(came).withColumn("owner", F.lit(None)).union(by).groupBy("message")
-    settled = settled.agg(F.collect_set("process").alias("settled"), F.collect_set("owner").alias("senders"))
+    meant = these.select(F.explode("destinations").alias("process"), "message")
+    heard = {"to": sent, "came": came, "by": sends, "tried": tried, "meant": meant}
+    parts = [frame.select(*pair, F.lit(name).alias("what")) for name, frame in heard.items()]
+    sets = [F.collect_set(F.when(F.col("what") == name, F.col("process"))).alias(name) for name in heard]
+    settled = reduce(DataFrame.union, parts).groupBy("message").agg(*sets)
     known = these.join(open_ones, pair, "left").join(unsent, "message", "left").join(settled, "message", "left")
-    is_told = F.array_contains("senders", F.col("sender"))
-    whose = F.when(F.col("sender").isNull(), F.col("owner")).when(is_told, F.col("sender")).otherwise(F.col("process"))
-    is_pass = F.coalesce(F.array_contains("owners", whose), F.lit(False))
-    strange = F.array_except("destinations", F.coalesce("settled", F.array().cast("array<string>")))
-    wanted = {"passed": is_pass, "invented": F.col("is_unsent"), "alone": F.size(strange) > 0}
+    sender, process = F.col("sender"), F.col("process")
+    is_told = F.array_contains("tried", sender)
+    whose = F.when(sender.isNull(), F.col("owner")).when(is_told, sender).otherwise(process)
+    known = known.withColumn("owner", F.when(F.array_contains("owners", whose), whose))
+    passes = known.where("owner is not null").select(*came.columns)
+    lost = (
+        sent.join(came.union(passes), copy, "left_anti").select("message", F.col("owner").alias("process")).distinct()
+    )
+    known = known.join(lost.withColumn("is_lost", F.lit(True)), pair, "left")
+    is_pass = F.col("owner").isNotNull()
+    strange = F.array_except("destinations", F.concat("to", "came", "by"))
+    wanted = {
+        "passed": is_pass,
+        "invented": F.col("is_unsent"),
+        "alone": F.size(strange) > 0,
+        "late": F.array_contains("meant", process) & ~F.array_contains("came", process),
+        "again": F.col("is_lost") & F.coalesce(sender == process, F.lit(True)),
+    }
     counts = known.agg(*(F.count(F.when(what, 1)).alias(name) for name, what in wanted.items())).collect()[0].asDict()
     if not any(counts.values()):
         return events, []
-    meant = {
+    columns = {
         "kind": F.when(is_pass, int(Kind.PASS)).otherwise(kind).cast("tinyint"),
-        "sender": F.coalesce(F.when(is_pass, whose), "sender", "unsent"),
+        "sender": F.coalesce("owner", "sender", "unsent"),
     }
-    told = known.withColumns(meant).select(*events.columns)
+    told = known.withColumns(columns).select(*events.columns)
     return events.where(~is_vague).unionByName(told), [vague_rows(path, **counts)]
