@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from busq._util.humanize import amount
 from busq.audit import unknown
+from busq.audit.message_names import Words
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.spark.large_run import checks as relations
 from busq.audit.spark.large_run.profile import Case
@@ -71,7 +72,12 @@ def completeness(case: Case, prints: Fingerprints) -> dict[str, Check]:
     copies = relations.copies(case.events, prints.differing)
     found = relations.completeness(copies, case.events, torn=_lacking(case), processes=len(case.names))
     rows = {row["check"]: row for row in found.collect()}
-    return checks | {name: _absent(case, name, rows) for name in COUNTS if name in rows and rows[name]["count"]}
+    chosen = {name: _chosen(name, rows) for name in COUNTS if name in rows and rows[name]["count"]}
+    messages = [row["messages"][0] for row in chosen.values()]
+    old = case.old_names(messages)
+    words = case.words(old.values())
+    senders = _senders(case, messages) if "phantom" in chosen else {}
+    return checks | {name: _absent(case, name, rows, old, words, senders) for name in chosen}
 
 
 def with_told_senders(case: Case, check: Check) -> Check:
@@ -81,15 +87,14 @@ def with_told_senders(case: Case, check: Check) -> Check:
     """
     sends = case.events.where(relations.is_send()).groupBy("message").agg(F.first("destinations").alias("to"))
     came = case.events.where(relations.is_delivery()).select("message", "process", "position")
-    known = came.join(sends, "message", "left")
-    certain = known.where(~F.array_contains("to", F.col("process")))
-    n_open = known.where("to is null").count()
+    place = F.when(~F.array_contains("to", F.col("process")), F.struct("process", "position", "message"))
+    counts = F.count(F.when(F.col("to").isNull(), 1)).alias("n_open"), F.min(place).alias("first")
+    n_open, row = came.join(sends, "message", "left").agg(*counts).collect()[0]
     if not n_open:
         return check
     why = "the logs of those that they name as their senders may have ended before"
     if n_open == check.count:
         return replace(check, verdict=UNKNOWN, text=f"{check.text}, but {why}")
-    row = certain.orderBy("process", "position").limit(1).collect()[0]
     message = case.old_names([row["message"]])[row["message"]]
     words, receiver = case.words([message]), case.names[row["process"]]
     text = f"{receiver} delivered {words.message(message)}, which was sent, but not to it"
@@ -102,13 +107,25 @@ def _lacking(case: Case) -> list[int]:
     return [process for process, is_torn in enumerate(case.holes) if is_torn or process not in case.profile]
 
 
-def _absent(case: Case, name: str, rows: Mapping[str, Any]) -> Check:
-    row = rows[name]
+def _chosen(name: str, rows: Mapping[str, Any]) -> Any:
+    """Return the row with the witness: of what is certain, if anything is."""
+    definite = rows.get(f"{name}_definite")
+    return definite if definite is not None and definite["count"] else rows[name]
+
+
+def _absent(
+    case: Case,
+    name: str,
+    rows: Mapping[str, Any],
+    old: Mapping[int, int],
+    words: Words,
+    senders: Mapping[int, int],
+) -> Check:
+    row, chosen = rows[name], _chosen(name, rows)
     open_row, definite = rows.get(f"{name}_open"), rows.get(f"{name}_definite")
-    chosen = definite if definite is not None and definite["count"] else row
-    message = case.old_names(chosen["messages"])[chosen["messages"][0]]
-    words = case.words([message])
-    sender = _sender(case, chosen["messages"][0]) if name == "phantom" else chosen["processes"][1]
+    its = chosen["messages"][0]
+    message = old[its]
+    sender = senders.get(its) if name == "phantom" else chosen["processes"][1]
     has_sender = sender is not None and name != "duplicated"
     processes = (chosen["processes"][0], *([sender] if has_sender else []))
     names = tuple(case.names[p] for p in processes)
@@ -133,8 +150,7 @@ def _absent(case: Case, name: str, rows: Mapping[str, Any]) -> Check:
     return unknown.judged(check, absence, unknown.why(case.run, places, case.holes), words)
 
 
-def _sender(case: Case, message: int) -> int | None:
-    """Return the sender of a message, if there is one."""
-    sends = case.events.where(relations.is_send() & (F.col("message") == message))
-    rows = sends.select("process").limit(1).collect()
-    return rows[0]["process"] if rows else None
+def _senders(case: Case, messages: Sequence[int]) -> dict[int, int]:
+    """Return the senders of messages, of those that were sent."""
+    sends = case.events.where(relations.is_send() & F.col("message").isin(list(messages)))
+    return {row["message"]: row["process"] for row in sends.select("message", "process").distinct().collect()}

@@ -24,9 +24,12 @@ _TIMES = ("kind", "message", "time_ns", "commit_ns", "end_ns")
 
 
 def _batches(path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read columns; where messages were named anew, under their old names, in which the observers find the senders."""
     with pq.ParquetFile(path, pre_buffer=False) as file:
-        there = [name for name in columns if name in file.schema_arrow.names]
-        yield from file.iter_batches(BATCH_ROWS, columns=there, use_threads=False)
+        names = file.schema_arrow.names
+        there = ["name" if name == "message" and "name" in names else name for name in columns if name in names]
+        for batch in file.iter_batches(BATCH_ROWS, columns=there, use_threads=False):
+            yield batch.rename_columns(["message" if name == "name" else name for name in batch.schema.names])
 
 
 def history_of(logs: Sequence[tuple[int, str]], processes: int) -> History:

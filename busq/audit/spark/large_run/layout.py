@@ -43,7 +43,7 @@ def laid_out(
         yield replace(loaded, logs=()), None
     else:
         with repack.workplace(spark) as folder:
-            yield _moved(spark, loaded, folder, takes_any_names)
+            yield _moved(spark, loaded, summary, folder, takes_any_names)
 
 
 def _is_usable(summary: Summary, takes_any_names: Callable[[Summary], bool]) -> bool:
@@ -52,9 +52,17 @@ def _is_usable(summary: Summary, takes_any_names: Callable[[Summary], bool]) -> 
 
 
 def _moved(
-    spark: SparkSession, loaded: Loaded, folder: Path, takes_any_names: Callable[[Summary], bool]
+    spark: SparkSession,
+    loaded: Loaded,
+    summary: Summary | None,
+    folder: Path,
+    takes_any_names: Callable[[Summary], bool],
 ) -> tuple[Loaded, Summary]:
-    loaded, summary = _put(spark, loaded, folder / "in-order")
+    """Put a run into files; `summary`: of its own files, if it has any, which then need not be put in order first."""
+    if summary is None or not (summary.is_in_order or summary.total("unsettled")):
+        loaded, summary = _put(spark, loaded, folder / "in-order")
+    else:
+        loaded = replace(loaded, facts=summary.profile)
     if summary.total("sends") and summary.total("deliveries"):  # afterwards, sends that failed do not count
         loaded = replace(loaded, is_foreign=False)
     if summary.total("unsettled"):

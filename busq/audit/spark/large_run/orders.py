@@ -127,9 +127,12 @@ def certified(certificate: Certificate, names: Iterable[str]) -> tuple[dict[str,
 # ---- the observers ----
 
 
-def observed(case: Case, rows: Iterable[Any], engine: str) -> dict[str, Check]:
-    """Return the verdicts of observers; their remarks become findings of the run."""
-    checks = {row["check"]: case.check(row, engine) for row in rows}
+def observed(case: Case, rows: Iterable[Any], engine: str, *, are_old: bool = False) -> dict[str, Check]:
+    """Return the verdicts of observers; their remarks become findings of the run.
+
+    `are_old`: the rows have the names of messages before these were named anew.
+    """
+    checks = {check.name: check for check in case.checks(list(rows), engine, are_old=are_old)}
     for name in REMARKS:
         if (remark := checks.pop(name, None)) and remark.count:
             case.findings.append(guesses.remark(name, remark.text, remark.count, remark.processes[0]))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -213,15 +213,18 @@ class Case:
         rows = self.events.where(F.col("message").isin(wanted)).select("message", "name").distinct().collect()
         return {row["message"]: unsigned(row["name"]) for row in rows}
 
-    def check(self, row: Row | Mapping[str, Any], engine: str) -> Check:
-        """A verdict of the observers from a row of RESULTS."""
-        steps = row["steps"] or []
-        ours = {*(row["messages"] or []), *(step["message"] for step in steps)}
-        old = self.old_names(ours)
+    def checks(self, rows: Sequence[Row | Mapping[str, Any]], engine: str, *, are_old: bool) -> list[Check]:
+        """Verdicts of the observers from rows of RESULTS; `are_old`: their names of messages are those of before."""
+        ours = {m for row in rows for m in (*(row["messages"] or []), *(s["message"] for s in row["steps"] or []))}
+        old = {message: unsigned(message) for message in ours} if are_old else self.old_names(ours)
+        words = self.words(old.values())
+        return [self._check(row, engine, old, words) for row in rows]
+
+    def _check(self, row: Row | Mapping[str, Any], engine: str, old: Mapping[int, int], words: Words) -> Check:
         witness = Witness(
             tuple(old[message] for message in row["messages"] or []),
             tuple(self.names[process] for process in row["processes"] or []),
-            tuple((old[step["message"]], self.names[step["process"]]) for step in steps),
+            tuple((old[step["message"]], self.names[step["process"]]) for step in row["steps"] or []),
             row["steps_left_out"] or 0,
             tuple(row["kinds"] or ()),
             row["messages_left_out"] or 0,
@@ -230,7 +233,7 @@ class Case:
             row["check"],
             INVALID if row["count"] else VALID,
             row["count"],
-            text=describe(row["check"], witness if row["count"] else None, self.words(old.values()).message),
+            text=describe(row["check"], witness if row["count"] else None, words.message),
             messages=witness.messages,
             processes=witness.processes,
             steps=witness.steps,
