@@ -572,6 +572,17 @@ SYNC = [
             "    self->head = HEAD_IS_ASKING;\n    self->passive_for = head->to + 1;\n",
         ),
     ),
+    mutant(
+        "sync",
+        "a message to a smaller process is done when it is sent",
+        "fifo",
+        Bound(3, 2),
+        (
+            "    self->passive_for = busq_outbox_at(mine_of(self), 0)->to + 1;\n",
+            "    busq_do_done(effects, busq_outbox_pop(mine_of(self)).message);\n    start_head(self, effects);\n",
+        ),
+        ("line->count && busq_effects_have_room(effects, 2)", "line->count && busq_effects_have_room(effects, 4)"),
+    ),
 ]
 
 SEQUENCER = [
@@ -766,6 +777,20 @@ LAMPORT = [
         "consistent",
         Bound(2, 1, to_all=1, with_self=1),
         ("self->heard[process] < timestamp ||", "self->heard[process] + 1 < timestamp ||"),
+    ),
+    mutant(
+        "lamport",
+        "when the first in the queue may go, the last one goes",
+        "fifo",
+        Bound(2, 2, to_all=1, with_self=1),
+        ("deliver_from_place(self, 0, effects);", "deliver_from_place(self, queue->count - 1, effects);"),
+    ),
+    mutant(
+        "lamport:ack=all",
+        "when the first in the queue may go, the last one goes",
+        "causal",
+        Bound(2, 2, to_all=1, with_self=1),
+        ("deliver_from_place(self, 0, effects);", "deliver_from_place(self, queue->count - 1, effects);"),
     ),
     mutant(
         "lamport",
