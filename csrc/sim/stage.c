@@ -518,8 +518,9 @@ static int receive_at(busq_stage *stage, uint32_t place)
   /* A witness goes on using what the packet brought. */
   if (stage->order->kinds[packet.what].has_payload && !(is_new && reason == STAGE_AS_WITNESS && !stage->ignores))
     busq_messages_release(&stage->messages, packet.message);
-  if (is_new && stage->ignores)
-    let_go(stage, find_kept(stage, packet.message), reason);
+  busq_stage_kept *left = find_kept(stage, packet.message); /* not where the same step was done with it */
+  if (left && is_new && stage->ignores)
+    let_go(stage, left, reason);
   return go_on(stage);
 }
 

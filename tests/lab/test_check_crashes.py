@@ -135,6 +135,17 @@ def test_what_has_to_be_learnt_goes_on() -> None:
     assert (stage.stuck, list(remains(stage))) == ((), [])
 
 
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("order", MULTICAST)
+def test_what_is_for_its_sender_too_may_end_in_the_step_in_which_it_comes_back(order: str, processes: int) -> None:
+    stage = Stage(order, processes)
+    everybody = range(processes)
+    events = [event for process in everybody for event in stage.submit(process, to=everybody)]
+    events += stage.run()
+    delivered = {(event.process, event.message) for event in events if event.kind == "deliver"}
+    assert (len(delivered), stage.stuck) == (processes**2, ())
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("order", "options"),
