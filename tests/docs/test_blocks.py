@@ -208,8 +208,8 @@ def has_blocks_to_run(page: Path) -> bool:
     return any(map(is_to_run, blocks(page)))
 
 
-# What these show is simulated, drawn or judged for seconds; .ci/run has them with the rest of the documentation.
-LONG = {"audit-logs.md", "check.md", "compare-runs.md", "draw.md", "examples.md"}
+# What these show is simulated, drawn, judged or run for seconds; .ci/run has them with the rest of the documentation.
+LONG = {"audit-logs.md", "check.md", "compare-runs.md", "draw.md", "examples.md", "two-machines.md"}
 
 
 @pytest.mark.parametrize(
