@@ -134,6 +134,14 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
             "busq_life_is_going_on(peer->bus, life) ? BUSQ_OK : BUSQ_PEER_DEAD",
             "BUSQ_OK",
         ),
+        ("huge", "kill", "shm/burial/grave.c", "  busq_large_sweep(bus, slot); /* what", "  /* what"),
+        (
+            "huge",
+            "kill",
+            "shm/memory/huge.c",
+            "!busq_reserve_run(bus, first, head_bytes)",
+            "!busq_reserve_run(bus, first, bytes + head_bytes)",
+        ),
     ],
     ids=[
         "the mark after the head",
@@ -143,13 +151,15 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
         "not marked",
         "an undone put stays",
         "the dead live",
+        "none looks for what the dead released",
+        "memory before it is a message's",
     ],
 )
 def test_a_broken_core_is_noticed_and_the_run_that_shows_it_can_be_repeated(
     build: Callable[..., Path], case: str, fate: str, file: str, text: str, instead: str
 ) -> None:
     program = str(build(file, text, instead))
-    sample = [] if case == "draft-unicast" else ["--quick"]  # there, few points show it
+    sample = [] if case in ("draft-unicast", "huge") else ["--quick"]  # there, few points show it
     done = run([program, "--case", case, "--fate", fate, *sample])
     assert done.returncode == 1
     command = shlex.split(done.stdout.split("again: crash ", 1)[1].splitlines()[0])

@@ -84,6 +84,7 @@ static struct {
   busq_bus *bus;
   pid_t pids[ROLES];
   uint32_t base_descriptors[ROLES];
+  uint64_t base_reserved;
   crash_outcome outcome;
   crash_verdict verdict;
   jmp_buf gives_up;
@@ -159,6 +160,13 @@ static bool is_survivor(unsigned role)
   return role >= ROLE_BOB && role <= ROLE_NEXT;
 }
 
+static uint64_t reserved_bytes(void)
+{
+  struct stat file;
+  CHECK_EQUAL(fstat(lane.bus->fd, &file), 0);
+  return (uint64_t)file.st_blocks * 512;
+}
+
 static void scene_enter(void)
 {
   const busq_config config = {
@@ -166,6 +174,7 @@ static void scene_enter(void)
       .takes_larger = lane.run->scene->takes_larger};
   if (busq_bus_create(stage->directory, "bus", &config, &lane.bus) != BUSQ_OK)
     give_up("can't create a bus: %s", busq_error_text());
+  lane.base_reserved = reserved_bytes();
   for (unsigned role = 0; role < ROLES; role++) {
     crash_box *box = &stage->boxes[role];
     if (is_survivor(role) && !lane.pids[role])
@@ -518,9 +527,43 @@ static void directory_must_be_empty(void)
   closedir(directory);
 }
 
+static bool some_dead_is_not_buried(void)
+{
+  bool some = false;
+  for (uint32_t slot = 0; slot < lane.bus->geometry.peers; slot++) {
+    const uint32_t state = (uint32_t)busq_load_acquire(&lane.bus->slots[slot].life) & BUSQ_LIFE_MASK;
+    some |= (state == BUSQ_LIFE_LIVE || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LEAVING) && !busq_life_is_held(lane.bus, slot);
+  }
+  return some;
+}
+
+/* As long as the senders are there: what they have left of it is freed as they leave. */
+static void no_large_message_may_be_left(void)
+{
+  if (some_dead_is_not_buried())
+    return;
+  for (uint64_t extent = lane.bus->geometry.peers; extent < lane.bus->geometry.extents; extent = busq_extent_next(lane.bus, extent)) {
+    const uint32_t kind = busq_extent_kind(busq_load_acquire(&lane.bus->table[extent].word));
+    busq_record *record = kind == BUSQ_EXTENT_LARGE ? busq_extent_record(lane.bus, extent) : NULL;
+    if (record && busq_record_is_done(lane.bus, record))
+      verdict_fault(&lane.verdict, "a large message keeps its memory that all have let go of");
+  }
+}
+
+static void memory_behind_the_arena_must_be_back(void)
+{
+  const busq_geometry *geometry = &lane.bus->geometry;
+  for (uint64_t extent = geometry->huge_from; extent < geometry->extents; extent++)
+    if (!busq_extent_is_free(lane.bus, extent, false))
+      verdict_fault(&lane.verdict, "extent %" PRIu64 " behind the arena is lost", extent);
+  if (lane.run->scene->takes_larger && reserved_bytes() > lane.base_reserved + 3 * busq_geometry_head_bytes(geometry))
+    verdict_fault(&lane.verdict, "%" PRIu64 " bytes are reserved, %" PRIu64 " before", reserved_bytes(), lane.base_reserved);
+}
+
 static void scene_end(void)
 {
   busq_bus_facts facts;
+  no_large_message_may_be_left();
   for (unsigned role = ROLE_BOB; role <= ROLE_NEXT; role++)
     if (stage->boxes[role].has_joined)
       ask(role, "settle; leave");
@@ -535,6 +578,7 @@ static void scene_end(void)
   (void)busq_bus_examine(lane.bus, &facts);
   if (facts.arena_used_bytes)
     verdict_fault(&lane.verdict, "%" PRIu64 " bytes of the arena are lost", facts.arena_used_bytes);
+  memory_behind_the_arena_must_be_back();
   busq_bus_free(lane.bus);
   lane.bus = NULL;
   for (unsigned role = ROLE_BOB; role <= ROLE_NEXT; role++) {
