@@ -30,7 +30,7 @@ __all__ = ["OF_NAMED", "OF_SENT_ONCE", "OF_UNTIED", "named", "resent", "untied",
 # What untied messages can show.  Of phantoms and views, all is looked at together.
 OF_UNTIED = frozenset(CHECKS) - {"phantom", "clock", "views"}
 OF_SENT_ONCE = OF_UNTIED | {"phantom"}
-OF_NAMED = OF_SENT_ONCE - {"duplicated"}
+OF_NAMED = OF_SENT_ONCE
 
 
 def untied(run: Run) -> Run | None:

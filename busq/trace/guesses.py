@@ -144,8 +144,9 @@ def unknown_kinds(source: Source, columns: Any, file: Any, line: Any, *, has_clo
 def vague_rows(path: str, passed: int, invented: int, alone: int, late: int = 0, again: int = 0) -> Finding:
     """Report rows of unknown kinds, which may be deliveries, or sends.
 
-    Parameters: how many of them explain losses (`passed`), explain phantoms (`invented`), name a message that had
-    no delivery at all (`alone`), may be `late` deliveries, or may send `again` what did not come.
+    Parameters: how many of them explain losses (`passed`), explain phantoms or deliveries that may be of another
+    message of the name (`invented`), name a message that had no delivery at all (`alone`), may be `late` deliveries, or
+    may send `again` what did not come.
 
     >>> vague_rows("a.csv", 1, 0, 0).text.split(":")[1].strip()
     '1 row of an unknown kind may be a delivery, or a send'
@@ -158,7 +159,8 @@ def vague_rows(path: str, passed: int, invented: int, alone: int, late: int = 0,
     orders = ("fifo", "causal", "consistent", "total", "synchronous", "side")
     may_come = bool(passed or invented or late)
     hidden = losses + (*orders, "clock") * may_come
-    made = ("phantom", *orders) * bool(invented) + ("lost",) * bool(again or invented) + ("clock",) * may_come
+    made = ("phantom", "duplicated", *orders) * bool(invented) + ("lost",) * bool(again or invented)
+    made += ("clock",) * may_come
     return Finding("vague-rows", text, count, path, is_error=False, may_hide=hidden, may_invent=made)
 
 

@@ -26,10 +26,9 @@ def pass_vague(source: Source, rows: Rows, numbers: Any, count: int, findings: l
     """
     if rows.is_vague is None:
         return
-    its = _Rows(rows, numbers, count)
+    its = _Rows(rows, numbers, count, has_destinations=all(one.kind != RECEIVERS_DERIVED for one in findings))
     passed = its.pass_them()
-    invented = its.invented()
-    told = [passed, invented, its.alone(), its.out_of_order(any(one.kind == RECEIVERS_DERIVED for one in findings))]
+    told = [passed, np.union1d(its.invented(), its.same_named()), its.alone(), its.out_of_order()]
     told.append(its.tried_again(passed))
     first = np.concatenate(told)
     if len(first):
@@ -39,8 +38,8 @@ def pass_vague(source: Source, rows: Rows, numbers: Any, count: int, findings: l
 class _Rows:
     """The rows of unknown kinds (`these`), and the sends and deliveries of what they name."""
 
-    def __init__(self, rows: Rows, numbers: Any, count: int) -> None:
-        self.rows, self.numbers, self.count = rows, numbers, count
+    def __init__(self, rows: Rows, numbers: Any, count: int, *, has_destinations: bool) -> None:
+        self.rows, self.numbers, self.count, self.has_destinations = rows, numbers, count, has_destinations
         vague = rows.is_vague & (rows.message >= 0)
         self.these = np.flatnonzero(vague)
         is_named = np.isin(rows.message, rows.message[vague])
@@ -51,8 +50,10 @@ class _Rows:
         is_sent = is_call[rows.owners]
         self.sends, self.to = rows.owners[is_sent], rows.to[is_sent]
         self.came = np.flatnonzero(rows.is_delivery & is_named)
-        is_mine = vague[rows.owners]
+        self.is_sender = vague & ((rows.sender < 0) | (rows.sender == rows.process))
+        is_mine = self.is_sender[rows.owners]
         self.maybe, self.maybe_to = rows.owners[is_mine], rows.to[is_mine]
+        self.own = bool((numbers[rows.is_delivery] >> 32 == rows.process[rows.is_delivery]).any())
 
     def pairs(self, which: Any, process: Any) -> Any:
         """Return a number for each pair of message and process."""
@@ -90,26 +91,46 @@ class _Rows:
         self.numbers[unnumbered] = self.numbers[unsent[first[np.searchsorted(by_message, rows.message[unnumbered])]]]
         return invented
 
-    def alone(self) -> Any:
-        """Return the rows that may be sends of what never came."""
+    def same_named(self) -> Any:
+        """Return the rows that may be sends of another message of the name, which deliveries may mean, too."""
         rows = self.rows
-        settled = [self.names(self.sends, self.to), self.names(self.came, rows.process[self.came])]
-        settled.append(self.names(self.calls, rows.process[self.calls]))
-        return np.unique(self.maybe[~np.isin(self.names(self.maybe, self.maybe_to), np.concatenate(settled))])
+        came = self.came[rows.sender[self.came] < 0]
+        came = self.names(came, rows.process[came])
+        if rows.tells[rows.is_send].any():
+            these = self.maybe[np.isin(self.names(self.maybe, self.maybe_to), came)]
+        else:
+            these = np.flatnonzero(self.is_sender)
+            many = np.bincount(np.unique(came) // self.count, minlength=len(rows.messages))
+            is_only = np.isin(self.names(these, rows.process[these]), came) & (not self.own)
+            these = these[many[rows.message[these]] > is_only]
+        calls = self.names(self.calls, rows.process[self.calls])
+        return np.unique(these[~np.isin(self.names(these, rows.process[these]), calls)])
 
-    def out_of_order(self, has_no_destinations: bool) -> Any:
+    def alone(self) -> Any:
+        """Return the rows that may be sends of what never came: by sender, where deliveries have senders."""
+        rows, owner = self.rows, self.rows.process
+        sent, came = self.names(self.sends, self.to), self.names(self.came, owner[self.came])
+        mine = self.names(self.maybe, self.maybe_to)
+        if (rows.sender[rows.is_delivery] >= 0).any():
+            sent, mine = sent * self.count + owner[self.sends], mine * self.count + owner[self.maybe]
+            came = (came * self.count + rows.sender[self.came])[rows.sender[self.came] >= 0]
+            settled = [sent, came]
+        else:
+            settled = [sent, came, self.names(self.calls, owner[self.calls])]
+        return np.unique(self.maybe[~np.isin(mine, np.concatenate(settled))])
+
+    def out_of_order(self) -> Any:
         """Return the rows that may be deliveries which break an order, though no loss shows that one is missing."""
         rows, these = self.rows, self.these
         mine = self.names(these, rows.process[these])
         is_sent = np.isin(mine, self.names(self.maybe, self.maybe_to))
-        if has_no_destinations:
+        if not self.has_destinations:
             calls, maybe = (np.unique(self.names(which, rows.process[which])) for which in (self.calls, these))
             size = len(rows.messages)
             senders, others = (np.bincount(of // self.count, minlength=size) for of in (calls, maybe))
             own = np.isin(mine, calls)
-            has_own = bool((self.numbers[rows.is_delivery] >> 32 == rows.process[rows.is_delivery]).any())
             named = rows.message[these]
-            is_sent |= (senders[named] > own) | (own & has_own) | ((senders[named] == 0) & (others[named] > 1))
+            is_sent |= (senders[named] > own) | (own & self.own) | ((senders[named] == 0) & (others[named] > 1))
         return these[is_sent & ~np.isin(mine, self.names(self.came, rows.process[self.came]))]
 
     def tried_again(self, passed: Any) -> Any:

@@ -196,6 +196,28 @@ def test_a_row_that_nobody_knows_names_the_message_of_the_sender_that_it_tells(t
 
 
 @pytest.mark.parametrize(
+    ("columns", "rows", "doubtful"),
+    [
+        ("to,sender", "cy,send,y,bob, bob,deliver,y,,cy ann,odd,y,bob, ann,send,x,bob, bob,deliver,x,,ann", {"lost"}),
+        ("to,sender", "cy,send,y,bob, bob,deliver,y,,cy ann,odd,y,bob,cy ann,send,x,bob, bob,deliver,x,,ann", set()),
+        ("to", "cy,send,y,ann cy,send,z,ann bob,odd,y,ann ann,deliver,z, ann,deliver,y,", {"fifo", "causal", "lost"}),
+        ("to", "cy,send,y,ann cy,send,z,ann bob,odd,y,cy ann,deliver,y, ann,deliver,z,", set()),
+        ("to", "cy,send,y,ann bob,odd,y,ann ann,deliver,y, ann,deliver,y,", {"duplicated", "lost"}),
+        ("note", "cy,send,y, cy,send,z, bob,odd,y, ann,deliver,z, ann,deliver,y,", {"fifo", "causal", "synchronous"}),
+        ("note", "cy,send,y, cy,send,z, ann,odd,y, ann,deliver,y, ann,deliver,z,", set()),
+    ],
+)
+def test_a_row_that_nobody_knows_may_send_another_message_of_the_name(
+    tmp_path: Path, columns: str, rows: str, doubtful: set[str]
+) -> None:
+    write_table(f"process,kind,message,{columns}\n" + "\n".join(rows.split()) + "\n", tmp_path / "a.csv")
+    found = verdicts(judged(tmp_path / "a.csv"))
+    assert {found[name] for name in doubtful} <= {"unknown"}
+    assert doubtful or found["fifo"] == found["duplicated"] == "valid"
+    assert doubtful or "note" in columns or found["lost"] == "valid"
+
+
+@pytest.mark.parametrize(
     ("rows", "unknown"),
     [
         ("ann,send,m1,bob bob,deliver,m1, bob,forward,m1,zoe zoe,deliver,m1,", "phantom fifo causal total"),

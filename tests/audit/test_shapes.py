@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="traces need pyarrow")
 from audit_oracle import AuditOracle, Row, judge
 from shapes import Drawn, Shape, draw, sources_of
 from test_audit_agreement import assert_agreement, verdicts
-from vague_runs import assert_holds_whatever_they_mean
+from vague_runs import assert_holds_whatever_they_mean, tell_senders
 
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, RunAudit
@@ -92,6 +92,7 @@ def assert_vague_alike(seed: int, folder: Path) -> None:
         may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"})
         has_destinations = "destinations" not in drawn.shape.without
         facts = {"has_destinations": has_destinations, "may_doubt": may_doubt}
+        facts["tells_sender"] = drawn.shape.tells_sender and tell_senders(drawn.truth[name])
         assert_holds_whatever_they_mean(found, drawn.truth[name], str(drawn.shape), **facts)
 
 

@@ -2,8 +2,8 @@
 """Rows of unknown kinds in runs at random, and all that they may mean: a verdict has to hold whichever it is.
 
 A row that names a message may be its delivery, where it was sent to the process and has not come; its send, by another
-process than is known to have sent it, to where it was not sent; or nothing.  At its own sender it may give up what did
-not come.
+process than is known to have sent it, to where it was not sent; the send of another message of this name, which came if
+deliveries have no senders, and is lost if they have; or nothing.  At its own sender it may give up what did not come.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ VAGUE = -1
 ROWS_MAX = 3
 NEW = 5000  # numbers of messages that only vague rows name
 _GIVEN_UP = "given up"
+_SAME_NAME = "send of what came"  # under the name of another one's message
 _GOT = (Kind.DELIVER, Kind.REDELIVER)
 
 
@@ -67,13 +68,14 @@ def _senders(rows: Rows) -> dict[int, list[int]]:
     return found
 
 
-def worlds(rows: Rows, *, has_destinations: bool) -> Iterator[Rows]:
+def worlds(rows: Rows, *, has_destinations: bool, tells_sender: bool) -> Iterator[Rows]:
     """Yield the rows as they may have been."""
     its = [(p, i) for p, log in enumerate(rows) for i, row in enumerate(log) if row["kind"] == VAGUE]
-    meanings = [_meanings(rows, p, rows[p][i], has_destinations=has_destinations) for p, i in its]
+    facts = {"has_destinations": has_destinations, "tells_sender": tells_sender}
+    meanings = [_meanings(rows, p, rows[p][i], **facts) for p, i in its]
     for chosen in product(*meanings):
         meant = [(meaning, p, rows[p][i]["message"]) for meaning, (p, i) in zip(chosen, its, strict=True) if meaning]
-        sent = [message for meaning, _, message in meant if meaning == "send"]
+        sent = [message for meaning, _, message in meant if meaning in ("send", _SAME_NAME)]
         if len(set(meant)) < len(meant) or len(set(sent)) < len(sent):
             continue
         world = [[dict(row) for row in log] for log in rows]
@@ -85,7 +87,7 @@ def worlds(rows: Rows, *, has_destinations: bool) -> Iterator[Rows]:
             yield world
 
 
-def _meanings(rows: Rows, process: int, row: Row, *, has_destinations: bool) -> list[str]:
+def _meanings(rows: Rows, process: int, row: Row, *, has_destinations: bool, tells_sender: bool) -> list[str]:
     message, told = row["message"], row.get("sender")
     owner, got, to = _senders(rows).get(message, []), _deliverers(rows, message), _receivers(rows, message)
     meanings = [""]
@@ -99,9 +101,25 @@ def _meanings(rows: Rows, process: int, row: Row, *, has_destinations: bool) -> 
         mine |= {p for p, log in enumerate(rows) for each in log if each["kind"] == VAGUE} - {process}
     if process in owner:
         return meanings + [_GIVEN_UP] * bool(has_destinations and to - got)
+    if owner and not tells_sender and _whose(rows, process, row, has_destinations=has_destinations):
+        meanings.append(_SAME_NAME)
     if has_destinations or not owner:
-        return meanings + ["send"] * bool(mine - set(owner) - to - got or mine & (got - to))
+        is_other = bool(tells_sender and owner and row["destinations"])
+        return meanings + ["send"] * bool(is_other or mine - set(owner) - to - got or mine & (got - to))
     return meanings
+
+
+def tell_senders(rows: Rows) -> bool:
+    """Whether any delivery has a sender, where the log has a column for it."""
+    return any(row["kind"] in _GOT and row["message"] in _senders(rows) for log in rows for row in log)
+
+
+def _whose(rows: Rows, process: int, row: Row, *, has_destinations: bool) -> set[int]:
+    """Return the processes that delivered what this row may have sent."""
+    got = _deliverers(rows, row["message"])
+    if has_destinations:
+        return got & {*(row["destinations"] or ())}
+    return got if _some_deliver_their_own(rows) else got - {process}
 
 
 def _some_deliver_their_own(rows: Rows) -> bool:
@@ -138,7 +156,7 @@ def _mean(world: Rows, process: int, place: int, meaning: str) -> None:
             if each["kind"] == Kind.SEND and each["message"] == message:
                 each["destinations"] = sorted({*each["destinations"]} & _deliverers(world, message))
     else:
-        known = _receivers(world, message)
+        known = _receivers(world, message) if meaning == "send" else set()
         to = set(row["destinations"] or _deliverers(world, message) - known)
         row |= {"kind": int(Kind.SEND), "destinations": sorted(to)}
         if message in _senders(world) and len(_senders(world)[message]) > 1:  # another message of the same name
@@ -149,14 +167,15 @@ def _mean(world: Rows, process: int, place: int, meaning: str) -> None:
 
 
 def assert_holds_whatever_they_mean(
-    found: RunAudit, rows: Rows, hint: str, *, has_destinations: bool, may_doubt: bool
+    found: RunAudit, rows: Rows, hint: str, *, has_destinations: bool, tells_sender: bool, may_doubt: bool
 ) -> None:
     """A verdict holds in all worlds, or is unknown; unknown where no row means anything else only as without them.
 
     Worlds in which more is delivered before it was sent are left out, and so is what is certain where anything was:
     nothing is promised of these.
     """
-    judged = [AuditOracle(world) for world in worlds(rows, has_destinations=has_destinations)]
+    facts = {"has_destinations": has_destinations, "tells_sender": tells_sender}
+    judged = [AuditOracle(world) for world in worlds(rows, **facts)]
     least = min(len(oracle.oracle.impossible) for oracle in judged)
     judged = [oracle for oracle in judged if len(oracle.oracle.impossible) == least]
     for name, check in found.checks.items():

@@ -36,19 +36,23 @@ def passed(events: DataFrame, indices: Column, path: str, *, tells_senders: bool
     sends = tried.join(failed, pair, "left_anti")
     came = about.where(kind.isin(int(Kind.DELIVER), int(Kind.REDELIVER))).select(*pair, "owner")
     sent = sends.select(F.explode("destinations").alias("process"), "message", "owner")
-    copy = [*pair, "owner"] if tells_senders else pair
+    copy_of = [*pair, "owner"]
+    copy = copy_of if tells_senders else pair
     place = F.struct(F.col("owner") != F.col("process"), F.try_element_at(indices, F.col("owner")), "owner")
     found = {"owners": F.collect_set("owner"), "owner": F.min(place)["owner"]}
     open_ones = sent.join(came, copy, "left_anti").groupBy(*pair).agg(*(c.alias(name) for name, c in found.items()))
     unsent = came.join(sent, copy, "left_anti").groupBy("message")
     unsent = unsent.agg(F.min("owner").alias("unsent"), F.lit(True).alias("is_unsent"))
-    meant = these.select(F.explode("destinations").alias("process"), "message")
+    sender, process = F.col("sender"), F.col("process")
+    is_sender = F.coalesce(sender == process, F.lit(True))
+    meant = these.where(is_sender).select(F.explode("destinations").alias("process"), "message", sender.alias("owner"))
     heard = {"to": sent, "came": came, "by": sends, "tried": tried, "meant": meant}
-    parts = [frame.select(*pair, F.lit(name).alias("what")) for name, frame in heard.items()]
-    sets = [F.collect_set(F.when(F.col("what") == name, F.col("process"))).alias(name) for name in heard]
+    parts = [frame.select(*copy_of, F.lit(name).alias("what")) for name, frame in heard.items()]
+    sets = [F.collect_set(F.when(F.col("what") == name, process)).alias(name) for name in heard]
+    of_sender = F.when(F.col("what").isin("to", "came"), F.struct("process", "owner"))
+    sets.append(F.collect_set(of_sender).alias("copies"))
     settled = reduce(DataFrame.union, parts).groupBy("message").agg(*sets)
     known = these.join(open_ones, pair, "left").join(unsent, "message", "left").join(settled, "message", "left")
-    sender, process = F.col("sender"), F.col("process")
     is_told = F.array_contains("tried", sender)
     whose = F.when(sender.isNull(), F.col("owner")).when(is_told, sender).otherwise(process)
     known = known.withColumn("owner", F.when(F.array_contains("owners", whose), whose))
@@ -58,11 +62,17 @@ def passed(events: DataFrame, indices: Column, path: str, *, tells_senders: bool
     )
     known = known.join(lost.withColumn("is_lost", F.lit(True)), pair, "left")
     is_pass = F.col("owner").isNotNull()
-    strange = F.array_except("destinations", F.concat("to", "came", "by"))
+    by_sender = F.transform("destinations", lambda to: F.struct(to.alias("process"), process.alias("owner")))
+    strange = (
+        F.array_except(by_sender, "copies")
+        if tells_senders
+        else F.array_except("destinations", F.concat("to", "came", "by"))
+    )
+    is_other = F.arrays_overlap("destinations", "came") & ~F.array_contains("by", process) & ~F.lit(tells_senders)
     wanted = {
         "passed": is_pass,
-        "invented": F.col("is_unsent"),
-        "alone": F.size(strange) > 0,
+        "invented": F.coalesce("is_unsent", F.lit(False)) | (is_other & is_sender),
+        "alone": (F.size(strange) > 0) & is_sender,
         "late": F.array_contains("meant", process) & ~F.array_contains("came", process),
         "again": F.col("is_lost") & F.coalesce(sender == process, F.lit(True)),
     }
