@@ -30,6 +30,7 @@ from busq._port.arguments import integer, wrong_type
 from busq._port.deadline import Deadline
 from busq._port.sent_count import nothing_sent
 from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
+from busq._queues.handlers import is_by_handler
 from busq._queues.home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
 from busq._queues.overflow import GRACE_S, await_so
 from busq._queues.peers import private_name
@@ -136,6 +137,8 @@ class _Base(Awaited[_T], Ending):
         raise ValueError(f"{self!r} is closed")
 
     def _fail(self, error: Exception, data: Any = b"") -> NoReturn:
+        if is_by_handler(error):
+            raise error
         if isinstance(error, errors.ShutDown):
             if not self._is_closed and self._has_ended():
                 raise errors.ShutDown(f"{self!r} was shut down") from error
@@ -181,8 +184,8 @@ class _Base(Awaited[_T], Ending):
                     waits = GRACE_S if timeout is None else min(timeout, GRACE_S)
                 send(self._name, data, timeout=waits)
                 return
-            except errors.Full:
-                if not self._overflows:
+            except errors.Full as error:
+                if not self._overflows or is_by_handler(error):
                     raise
             except TROUBLE as error:
                 self._fail(error, data)
@@ -221,7 +224,9 @@ class _Base(Awaited[_T], Ending):
         try:
             self._home.sender().send(self._name, data, timeout=0)
             return True
-        except errors.Full:
+        except errors.Full as error:
+            if is_by_handler(error):
+                raise
             return False
 
     # ---- getting ----

@@ -14,6 +14,7 @@ from busq._native import _core as core
 from busq._port.deadline import NEVER, Deadline
 from busq._port.sent_count import nothing_sent
 from busq._queues.at_exit import await_exit, overflows
+from busq._queues.handlers import is_by_handler
 from busq._queues.peers import Joined, join_behind, private_name
 from busq._queues.pickles import not_put
 
@@ -65,7 +66,9 @@ class Patience:
         try:
             wait(max(0, left_s - GRACE_S))
             return True
-        except errors.Full:
+        except errors.Full as error:
+            if is_by_handler(error):
+                raise
             return False
         finally:
             self._left_s -= time.monotonic() - begun_s

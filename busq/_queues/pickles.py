@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from busq import errors
 from busq._native import _core as core
 from busq._port.objects import gather, split
+from busq._queues.handlers import is_by_handler
 
 if TYPE_CHECKING:
     from busq.peer import Message
@@ -99,11 +100,15 @@ def is_handed_on(take_back: Callable[[], Any]) -> None:
 def not_put(payload: Any, error: BaseException) -> None:
     """Take back the queues in a payload, where what has ended its put knows that it was not sent.
 
-    What a handler of a signal raises between two steps does not: then they stay handed on, and keep their bus, as until
-    the end of this process do those in a pickle that is never opened.
+    What a handler of a signal raises does not: then they stay handed on, and keep their bus, as until the end of this
+    process do those in a pickle that is never opened.
     """
-    if isinstance(payload, _WithQueues) and 0 in (getattr(one, "sent", None) for one in (error, error.__cause__)):
+    if isinstance(payload, _WithQueues) and (_is_not_sent(error) or _is_not_sent(error.__cause__)):
         _take_back(payload.taking_back)
+
+
+def _is_not_sent(error: BaseException | None) -> bool:
+    return error is not None and getattr(error, "sent", None) == 0 and not is_by_handler(error)
 
 
 def _take_back(taking_back: list[Callable[[], Any]]) -> None:

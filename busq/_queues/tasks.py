@@ -18,6 +18,7 @@ from busq import errors
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
 from busq._port.sent_count import nothing_sent
+from busq._queues.handlers import is_by_handler
 from busq._queues.peers import STOOD_STILL, private_name
 from busq._queues.pickles import not_put
 
@@ -53,7 +54,9 @@ async def _try_so(attempt: Callable[[], Awaitable[Any]], so: type[Exception], ti
         try:
             await attempt()
             return deadline.left_s()
-        except so:
+        except so as error:
+            if is_by_handler(error):
+                raise
             left_ns = deadline.left_ns()
             if left_ns == 0:
                 raise
