@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whose an exception is that comes out of a step of a put: the step's own, or that of a handler of a signal.
 
-A handler may run just behind the commit, before the next step of Python.  What it raises, a Full of another queue for
-instance, says nothing of the object that is put: a put that took it for its own would put the object twice, and take
+A handler may run just behind the commit, before the next step of Python.  It may raise a Full of another queue, from
+which nothing follows for the object that is put: a put that took it for its own would put the object twice, and take
 back a queue in it that is already handed on.  Its function stands among the frames that the exception has come through.
 """
 
