@@ -604,8 +604,9 @@ class Peer:
         Errors: Full if the queue of a member, or of this peer, or the memory for messages stayed full until the
         timeout: then nothing has changed, but that a member without a state, which enters with one, may have left:
         entering again goes on from there; NoSpace if the bus has no room for another name (`Bus.create(groups=)`);
-        ShutDown, ForkedHandle; ValueError, also for one of several readers of a queue, and on a bus of another order
-        than bus1; TypeError.
+        ShutDown, ForkedHandle; ValueError, also for one of several readers of a queue, on a bus of another order than
+        bus1, and with a state where a bridge has made the group one of several machines: a member that enters with one
+        just then may have left; TypeError.
 
         Cost: that of a message to all members old and new, and a step for each peer slot.
 

@@ -549,8 +549,8 @@ void busq_peer_follow(busq_peer *peer, const busq_peer *replies);
  * Groups (shm/group/group.h), and peers that are watched.  A group's name has "@" before it, and busq_peer_lookup gives
  * its target, once a peer has entered it: sent to, alone or beside peers, it stands for its members.  Entering what one
  * is in, and leaving what one is not, is done at once.  A change takes room in its receivers' queues: BUSQ_FULL as for
- * a message.  A durable queue "wide@NAME" closes "@NAME": a peer that enters gets BUSQ_INVALID.  A process that makes the
- * queue, and then leaves the group, knows its members: no other peer is about to enter.
+ * a message.  A message in a durable queue "wide@NAME" closes "@NAME": a peer that enters gets BUSQ_INVALID.  A process that
+ * sends it, and then leaves the group, knows its members: no other peer is about to enter.
  *
  * What is delivered then has an envelope with its kind; the payload of a view, of `joined` and of `left` is
  *

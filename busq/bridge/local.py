@@ -52,8 +52,7 @@ class Local:
         self._last: Any = None  # the entry that stays, and what stands in it
         self.last_tail: Tail | None = None
         self._n_since_drain = 0
-        for group in groups:
-            self._mark(group)
+        self._mark_groups()
 
     @property
     def bus_id(self) -> bytes:
@@ -80,24 +79,48 @@ class Local:
         except busq.PeerExists:
             raise Ended(f"a bridge of domain {self.domain!r} runs on bus {self.bus.name!r}: one is enough") from None
 
-    def _mark(self, group: str) -> None:
-        """Make a group wide on this bus; ValueError where it is another domain's, or has members already."""
-        mark = wide_protocol.mark_of(group)
-        self.bus.create_queue(mark)  # from here on no peer enters the group of this bus
-        found = [one.data.decode() for one in self.bus.peek(mark, 1)]
+    def _mark_groups(self) -> None:
+        """Make the groups wide on this bus; ValueError, and none is, where one is another domain's or has members."""
+        new = []
+        for group in self.groups:
+            if not self._is_marked(group):
+                new.append(group)
+            self._check_empty(group)
+        made: list[str] = []
+        try:
+            for group in new:
+                made.append(mark := wide_protocol.mark_of(group))
+                self.bus.create_queue(mark)
+                self.inbox.send(mark, self.domain.encode())  # from here on no peer enters the group of this bus
+                # Behind this one that was about to enter is in, or never: see csrc/busq.h.
+                core.change(self.inbox, "leave", f"@{group}", None)
+                self._check_empty(group)
+        except BaseException:
+            for mark in made:
+                with contextlib.suppress(busq.UnknownPeer):
+                    self.bus.remove(mark)
+            raise
+
+    def _is_marked(self, group: str) -> bool:
+        """Return whether a group is wide; ValueError where it is another domain's.
+
+        An empty mark, as a bridge leaves that is killed just then, is none.
+        """
+        try:
+            found = [one.data.decode() for one in self.bus.peek(wide_protocol.mark_of(group), 1)]
+        except busq.UnknownPeer:
+            return False
         if found and found[0] != self.domain:
             raise ValueError(f"group {group!r} belongs to domain {found[0]!r} on this bus: expected {self.domain!r}")
-        if found:
-            return
-        self.inbox.leave(group)  # behind it one that was about to enter is in, or never: see csrc/busq.h
+        return bool(found)
+
+    def _check_empty(self, group: str) -> None:
         view = self.bus.groups().get(group)
         if view is not None and view.members:
-            self.bus.remove(mark)
             raise ValueError(
                 f"group {group!r} has members on this bus, {', '.join(view.members)}, that entered before it was wide: "
                 "start the bridge first"
             )
-        self.inbox.send(mark, self.domain.encode())
 
     def keep_name(self, machine: str) -> None:
         """Note the machine's name beside the marks; ValueError where this bus has had another one in the domain.

@@ -83,8 +83,76 @@ def test_one_that_is_in_leaves_a_group_that_is_about_to_be_wide(bus: busq.Bus) -
     with bus.join("alice") as alice, bus.join("bob") as bob:
         alice.enter("prices")
         bus.create_queue("wide@prices")
-        with pytest.raises(ValueError, match="one of several machines"):
-            bob.enter("prices")
         alice.send("wide@prices", b"d")
+        with pytest.raises(busq.BusqError):
+            bob.enter("prices", timeout=0)
         alice.leave("prices")
         assert not bus.groups()["prices"].members
+
+
+def enter_and_leave(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice:
+        alice.enter("prices")
+        alice.leave("prices")
+
+
+class Killed(BaseException): ...
+
+
+def test_a_mark_is_not_closed_before_it_says_of_which_domain(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = busq.Bus.create_queue
+    seen: list[str] = []
+
+    def make_before_alice(*args: Any) -> bool:
+        made = make(*args)
+        enter_and_leave(bus)
+        seen.append(args[1])
+        return made
+
+    monkeypatch.setattr(busq.Bus, "create_queue", make_before_alice)
+    Local(bus, "d", ("prices",)).close()
+    assert seen == ["wide@prices"]
+    assert [one.data for one in bus.peek("wide@prices")] == [b"d"]
+
+
+def test_an_empty_mark_that_a_killed_bridge_left_closes_nothing(bus: busq.Bus) -> None:
+    bus.create_queue("wide@prices")
+    enter_and_leave(bus)
+    Local(bus, "d", ("prices",)).close()
+    with pytest.raises(busq.BusqError):
+        enter(bus)
+
+
+def test_a_bridge_that_fails_takes_back_what_it_marked(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = busq.Bus.create_queue
+
+    def fail_at_the_second(*args: Any) -> bool:
+        made = make(*args)
+        if args[1] == "wide@costs":
+            raise Killed
+        return made
+
+    monkeypatch.setattr(busq.Bus, "create_queue", fail_at_the_second)
+    with pytest.raises(Killed):
+        Local(bus, "d", ("prices", "costs"))
+    enter_and_leave(bus)
+
+
+@pytest.mark.parametrize("groups", [("prices", "costs"), ("costs", "prices")])
+def test_a_bridge_makes_no_group_wide_where_one_has_members(bus: busq.Bus, groups: tuple[str, ...]) -> None:
+    with bus.join("bob") as bob:
+        bob.enter("costs")
+        with pytest.raises(ValueError, match="bob, that entered before it was wide"):
+            Local(bus, "d", groups)
+        enter_and_leave(bus)
+
+
+def test_a_bridge_does_not_go_on_with_a_member_that_an_older_one_left(bus: busq.Bus) -> None:
+    with bus.join("bob") as bob:
+        bob.enter("prices")
+        bus.create_queue("wide@prices")
+        bob.send("wide@prices", b"d")
+        with pytest.raises(ValueError, match="bob, that entered before it was wide"):
+            Local(bus, "d", ("prices",))
+        bob.leave("prices")
+    Local(bus, "d", ("prices",)).close()

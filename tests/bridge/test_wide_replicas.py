@@ -257,6 +257,7 @@ def test_a_replica_does_not_join_a_group_that_became_another(bus: busq.Bus, monk
     def decide_first(self: Engine, group: str) -> Any:
         decided = decide(self, group)
         bus.create_queue("wide@prices")
+        self.peer.send("wide@prices", b"d")
         return decided
 
     with monkeypatch.context() as patch:

@@ -5,6 +5,7 @@
 #include "shm/group/group.h"
 #include "shm/group/watch.h"
 #include "shm/memory/names.h"
+#include "shm/message/reference.h"
 #include "shm/send/multicast.h"
 #include "shm/trace/tracer.h"
 #include <string.h>
@@ -51,7 +52,19 @@ static bool change_is_for_the_dead(busq_peer *peer, const change_maker *maker)
   return true;
 }
 
-/* A durable queue "wide@prices" closes the group "@prices". */
+/* As a look into the queue finds it (peek.c): what is not committed is none. */
+static bool has_message(const busq_bus *bus, uint32_t slot)
+{
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t head = busq_load_acquire(&ring.queue->head), tail = busq_ring_tail(&ring);
+  busq_reference seen;
+  for (uint64_t at = head; at < tail && at - head < ring.slot_count; at++)
+    if (busq_ring_look(&ring, at, &seen) && busq_reference_fate(bus, slot, seen) == BUSQ_FATE_GOOD)
+      return true;
+  return false;
+}
+
+/* A durable queue "wide@prices" in which a message stands closes the group "@prices". */
 static bool group_is_closed(busq_bus *bus, uint32_t index)
 {
   static const char before[] = "wide@";
@@ -65,7 +78,7 @@ static bool group_is_closed(busq_bus *bus, uint32_t index)
   memcpy(name + sizeof before - 1, group->name + 1, bytes - 1);
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
     if (busq_name_is(bus, slot, name, sizeof before - 1 + bytes - 1, &life) && (life & BUSQ_LIFE_DURABLE))
-      return true;
+      return has_message(bus, slot);
   return false;
 }
 
