@@ -84,7 +84,7 @@ class Order:
 
         "lost": what a process that lives has sent is delivered wherever it should; "agreement": what one of them has
         delivered, all others deliver; "uniform": what any process has, even one that died then; "stuck": none waits for
-        ever.  `options` are those that `parse` returns.
+        ever.  `options` are those that `parse` returns; of any but on_crash=go-on, alone or joined, nothing is known.
 
         >>> sorted(ORDERS["none"].under_crashes())
         ['lost', 'stuck']
@@ -93,7 +93,7 @@ class Order:
         ['agreement', 'lost', 'stuck', 'uniform']
         """
         chosen = whole_number("options", options, 32)
-        return self.crashes_go_on if chosen & lib.BUSQ_ORDER_GO_ON else self.crashes
+        return {0: self.crashes, lib.BUSQ_ORDER_GO_ON: self.crashes_go_on}.get(chosen, frozenset())
 
     def needs_fifo(self, options: int = 0) -> bool:
         """Return whether it needs channels that keep the order; `options` are those that `parse` returns.
