@@ -20,7 +20,7 @@
  * Not given: FIFO, and so no causality either: a second message, or its effect, may be settled where the first one has
  * not arrived.  What a process has *delivered*, though, comes before all that this causes: a process that delivers m
  * has passed its final timestamp, and DATA hands that on; and the destinations of m knew of it before any process
- * delivered it.
+ * delivered it.  Nor is an end given where the places for messages of others are too few (held_max in order/order.h).
  *
  * With the option on_crash=go-on destinations decide, and go on without the dead: order/survivors.h.
  *

@@ -21,7 +21,8 @@
  *
  * Guarantee: total order, uniform: when any number of processes but one die, the others deliver all that any process has
  * delivered, and all that one of them has sent, and none
- * waits for ever.  A message is the business of its sender and its destinations, a FLUSH one of all processes.
+ * waits for ever, where each has room (see below).  A message is the business of its sender and its destinations, a FLUSH one of
+ * all processes.
  *
  * Why.  A message stands in the queue at its largest proposal that was heard, and is settled nowhere below that: so nothing smaller comes
  * after the first of the queue, as in order/skeen.c.  All settle m at the same place: whether a proposal of the dead counts is the
@@ -32,8 +33,9 @@
  *
  * Packets: k (k - 1) DATA and as many FINAL among the k destinations, and k DATA where the sender is none of them.
  *
- * Not given: order where channels do not keep it; a bound on what a slow destination holds, for a sender that is no destination
- * is done at once.
+ * Not given: order where channels do not keep it; an end where the places for messages of others (held_max) are too few for all
+ * that have been sent and not delivered here: two destinations that are full may each refuse what the other one waits for, as in
+ * order/skeen.c.  waiting_max does not bound them: a sender that is no destination is done at once, others when they deliver.
  */
 #include "order/order.h"
 

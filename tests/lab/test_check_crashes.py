@@ -163,6 +163,25 @@ def test_what_goes_on_does_so_whatever_is_sent(order: str, options: dict[str, ob
     assert (result.complete, result.holds) == (True, True)
 
 
+@pytest.mark.parametrize(("held_max", "n_stuck"), [(2, 6), (3, 0)])
+@pytest.mark.parametrize("order", ["skeen", "abcast", *DECIDED])
+def test_two_that_are_full_refuse_what_the_other_one_waits_for(order: str, held_max: int, n_stuck: int) -> None:
+    stage = Stage(order, 4, held_max=held_max)
+    for sender, first in ((0, 1), (3, 2)):
+        stage.submit(sender, to=[1, 2])
+        stage.submit(sender, to=first)
+        while between := [one.packet for one in stage.packets if {one.sender, one.to} == {sender, first}]:
+            stage.receive(between[0])
+    stage.run()
+    assert len(stage.stuck) == n_stuck
+
+
+@pytest.mark.parametrize("joined", ["ack=late", "secret=eager"])
+def test_nothing_is_claimed_where_another_option_is_joined(joined: str) -> None:
+    order, options = parse(f"cykas:{joined},on_crash=go-on")
+    assert (bool(order.crashes_go_on), order.under_crashes(options)) == (True, frozenset())
+
+
 def table() -> dict[str, list[str]]:
     """The table of the documentation, by order."""
     text = (ROOT / "docs/explanation/when-processes-die.md").read_text(encoding="utf-8")
