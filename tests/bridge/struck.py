@@ -89,6 +89,7 @@ class StruckCore:
 
     def __init__(self, steps: Steps) -> None:
         self._send = steps.around("multicast", _core.send_wide_many)
+        self._change = steps.around("change", _core.change)
 
     def send_wide_many(
         self, port: StruckQueue, to: Any, body: bytes, count: int, first: int, stop: int, tail: bytes, note: Any
@@ -99,6 +100,9 @@ class StruckCore:
             if not self._send(port._peer, to, body, count, at, at + 1, now, note):
                 return False
         return True
+
+    def change(self, port: StruckQueue, what: str, group: str, timeout: float | None) -> Any:
+        return self._change(port._peer, what, group, timeout)
 
     def wide_tail(self, message: Struck) -> Any:
         return _core.wide_tail(message.message)

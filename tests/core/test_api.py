@@ -77,7 +77,7 @@ def test_importing_busq_brings_no_large_library_along() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-LIBRARY = {f"busq._port.{name}" for name in ("arguments", "deadline", "directory", "payload")}
+LIBRARY = {f"busq._port.{name}" for name in ("arguments", "directory", "payload")}
 LIBRARY |= {"busq", "busq._port", "busq._native", "busq.bus", "busq.errors", "busq.peer"}
 
 
