@@ -14,7 +14,6 @@ recording has seen a bridge make them wide.
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from busq._port.wide_views import GROUP_BITS, key_of
 from busq.trace.schema import OF_GROUPS, Kind
 from busq.trace.tables import Ints, in_one_piece, numbers, replaced
 
-_GROUP_BITS = 24  # of the key of a view (busq/_port/wide_views.py)
 _NO_MEMBERS = ("reply@", "bridge@", "cursor@", "views@", "wide@")
 
 
@@ -39,18 +38,18 @@ class Views:
         names = [name.partition("/")[2] for name in processes]
         self._is_peer = np.array([not name.startswith(_NO_MEMBERS) for name in names])
         self._wide = {
-            _bits(name[5:].partition(" ")[0]): name[5:].partition(" ")[0] for name in names if name[:5] == "wide@"
+            key_of(group, 0): group for group in (name[5:].partition(" ")[0] for name in names if name[:5] == "wide@")
         }
         self._domain, self._copies = domain, copies
         highest = copies.view.copy()
         np.maximum.at(highest, first, copies.view)
         key = highest[first]  # of the view of each message, whichever machine has written it down
         keys = np.unique(key[key > 0])
-        by_group = np.lexsort([keys, keys & (1 << _GROUP_BITS) - 1])  # and in it by place
+        by_group = np.lexsort([keys, keys & (1 << GROUP_BITS) - 1])  # and in it by place
         self._keys = keys[by_group]
         self._view = np.full(len(key), -1)  # of each copy
         self._view[key > 0] = np.argsort(by_group)[np.searchsorted(keys, key[key > 0])]
-        self._is_marker = (copies.key >> 20 == key >> _GROUP_BITS) & (key > 0)
+        self._is_marker = (copies.key >> 20 == key >> GROUP_BITS) & (key > 0)
         self._is_first = first == np.arange(len(first))
         self._members = self._find_members(logs)
 
@@ -89,7 +88,7 @@ class Views:
         return view + 1 < len(self._keys) and self._group_of(view + 1) == self._group_of(view)
 
     def _group_of(self, view: int) -> int:
-        return int(self._keys[view]) & (1 << _GROUP_BITS) - 1
+        return int(self._keys[view]) & (1 << GROUP_BITS) - 1
 
     def _told(self) -> list[tuple[str, int]]:
         """Return the name of the group and the number of each view."""
@@ -120,10 +119,6 @@ class Views:
             members = [self._members[view] if self._is_peer[process] else None for view in views]
             found.append(_with(log, rows, [told[view] for view in views], members) if rows else log)
         return found
-
-
-def _bits(name: str) -> int:
-    return zlib.crc32(name.encode()) & (1 << _GROUP_BITS) - 1
 
 
 def _deliveries(log: pa.Table, markers: dict[int, int]) -> tuple[list[int], list[int]]:
