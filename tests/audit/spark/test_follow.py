@@ -192,17 +192,29 @@ from busq.cli import main
 sys.argv = ["busq", "audit", "--follow", "--seconds", "100", sys.argv[1]]
 main()
 """
+SLOW_TO_EXECUTE = """
+import os, signal, time
+
+here, change = os.getpid(), signal.signal
+
+def slow(number, handler):  # Spark has its child ignore Ctrl-C before it executes a command
+    if os.getpid() != here:
+        time.sleep(3)
+    return change(number, handler)
+
+signal.signal = slow
+"""
 
 
-@pytest.mark.parametrize("moment", ["starting", "following"])
+@pytest.mark.parametrize("moment", ["forking", "starting", "following"])
 def test_ctrl_c_ends_it_and_leaves_nothing(moment: str, trace: Path, writer: Writer, tmp_path: Path) -> None:
-    """While Spark starts, and while it follows; nothing is left of Java, nor of files."""
+    """While Spark starts, its child not yet on its command line, and while it follows; no Java is left, nor a file."""
     writer.write(0, sends(1, 2, 3))
     writer.write(1, deliveries(1, 3, 2))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     child = subprocess.Popen(
-        [sys.executable, "-c", FOLLOWS, str(trace)],
+        [sys.executable, "-c", SLOW_TO_EXECUTE * (moment == "forking") + FOLLOWS, str(trace)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ HEAP_SHARE = 0.4  # of the memory: Python's workers and the page cache need the 
 ARROW_ROWS = 100_000
 STOP_S = 10.0
 WORKER_STOP_S = 1.0
+_LOOK_S = 0.005
 
 _SESSION = {  # what a session may choose for itself, however Spark was started
     "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -285,6 +287,7 @@ def _own_interrupts() -> Iterator[None]:
 @contextlib.contextmanager
 def _started(settings: Mapping[str, str], place: Place, environment: Mapping[str, str]) -> Iterator[SparkSession]:
     gateway: Any = None
+    before = psutil.Process().children()
     try:
         try:
             with _set(environment), _own_interrupts():
@@ -298,17 +301,34 @@ def _started(settings: Mapping[str, str], place: Place, environment: Mapping[str
         kill(gateway)  # or else its tasks would be waited for
         raise
     finally:
+        if gateway is None:
+            _end_starting(place, before)
         _end(gateway)
-        _end_starting(place)
 
 
-def _end_starting(place: Place) -> None:
-    """End a Java that was being started when Ctrl-C came: it has no handle, but its command line has our directory."""
-    for child in psutil.Process().children(recursive=True):
-        with contextlib.suppress(psutil.Error):
-            if any(str(place.path) in word for word in child.cmdline()):
-                child.kill()
-                child.wait(STOP_S)
+def _end_starting(place: Place, before: list[psutil.Process]) -> None:
+    """End a Java that was being started when Ctrl-C came: it has no handle, but its command line has our directory.
+
+    A child that was forked and has executed nothing yet has our command line instead, so it is waited for: a Java that
+    finds our directory gone serves without an end.
+    """
+    us, end = psutil.Process(), time.monotonic() + STOP_S
+    while time.monotonic() < end:
+        waits = [_is_fork(child, us, place) for child in us.children() if child not in before]
+        if not any(waits):
+            break
+        time.sleep(_LOOK_S)
+
+
+def _is_fork(child: psutil.Process, us: psutil.Process, place: Place) -> bool:
+    """Whether a child has executed nothing yet; one that starts Java is ended, with all of its group."""
+    with contextlib.suppress(psutil.Error, ProcessLookupError):
+        words = child.cmdline()
+        if any(str(place.path) in word for word in words):
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait(STOP_S)
+        return not words or words == us.cmdline()  # none: it is executing
+    return False
 
 
 def _launch(settings: Mapping[str, str], place: Place) -> Any:
