@@ -15,6 +15,7 @@ import collections
 import contextlib
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -31,6 +32,7 @@ import busq
 from busq.bench.nats_servers import NatsServer, servers
 
 LEASE_S = 120.0  # above any fault: no machine is put out
+_BUSES = "busq-campaign"  # what the directories of their buses are called
 
 
 class Supervised(Machine):
@@ -281,6 +283,23 @@ FAULTS: tuple[Callable[[World], None], ...] = (
 )
 
 
+@contextlib.contextmanager
+def own_buses() -> Iterator[None]:
+    """A directory of buses for this process alone; those that killed ones have left are removed."""
+    base = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
+    for left in base.glob(f"{_BUSES}-*"):
+        if not Path("/proc", left.name.split("-")[2]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    former = os.environ.get("BUSQ_DIR")
+    with tempfile.TemporaryDirectory(prefix=f"{_BUSES}-{os.getpid()}-", dir=base) as made:
+        os.environ["BUSQ_DIR"] = made
+        try:
+            yield
+        finally:
+            os.environ.pop("BUSQ_DIR")
+            os.environ.update({"BUSQ_DIR": former} if former else {})
+
+
 def run(n_faults: int, seed: int, directory: Path, say: Callable[[str], object] = lambda _: None) -> list[str]:
     """Let so many things fail; return what was wrong."""
     chance = random.Random(seed)
@@ -346,7 +365,8 @@ def main() -> None:
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: all processes are ended
+    with own_buses(), tempfile.TemporaryDirectory() as directory:
         wrong = run(options.faults, options.seed, Path(directory), lambda text: print(text, flush=True))
     print("\n".join(wrong) or "nothing lost, doubled or disordered")
     sys.exit(bool(wrong))

@@ -3,11 +3,39 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import campaign
 import pytest
 from bridging import need_server
+
+import busq
+
+KILLED = """
+import os, campaign, busq
+with campaign.own_buses():
+    busq.Bus.create("wide-m1", capacity=1024)
+    print(os.environ["BUSQ_DIR"], flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_one_that_was_killed_leaves_nothing_to_the_next() -> None:
+    path = os.pathsep.join(sys.path)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert killed.returncode == -signal.SIGKILL
+    left, before = Path(killed.stdout.strip()), os.environ["BUSQ_DIR"]
+    assert left.exists()
+    with campaign.own_buses():
+        assert not left.exists()
+        busq.Bus.create("wide-m1", capacity=1024).close()
+    assert os.environ["BUSQ_DIR"] == before
 
 
 @pytest.mark.long
