@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from busq._port.wide_protocol import BATCH_BYTES_MAX
-from busq.bridge.domain import config_of, differences, storage_of
+from busq.bridge.domain import config_of, differences, is_quiet, storage_of
 from busq.bridge.engine import Again, Facts, JetStream, Moved, Server, StreamFull
 from busq.bridge.errors import Ended
 from busq.bridge.reserve import PART
@@ -91,7 +91,8 @@ def _check_replicas(info: Any) -> Finding:
     count, cluster = info.config.num_replicas, info.cluster
     if count == 1:
         return Finding("replicas", True, "one: the domain is lost with its server")
-    behind = [peer.name for peer in (cluster.replicas if cluster else None) or [] if peer.offline or not peer.current]
+    others = (cluster.replicas if cluster else None) or []
+    behind = [peer.name for peer in others if is_quiet(peer) or not peer.current]
     leader = cluster.leader if cluster else None
     text = f"{count}, led by {leader or 'none'}" + (f"; behind or gone: {', '.join(behind)}" if behind else "")
     return Finding("replicas", bool(leader) and not behind, text)

@@ -18,6 +18,7 @@ from busq.bridge.errors import Ended
 from busq.bridge.local import Local
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+QUIET_S = 5.0  # a leader hears of the others each second, and believes that it leads for 17 s without them
 
 
 def checked_name(what: str, name: str) -> str:
@@ -75,8 +76,16 @@ def differences(found: Any, asked: Any) -> list[str]:
     return [f"{field} is {is_now!r}, expected {expected!r}" for field, is_now, expected in pairs if is_now != expected]
 
 
+def is_quiet(replica: Any) -> bool:
+    """Whether the leader has not heard of another server lately."""
+    return bool(replica.offline or (replica.active or 0) > QUIET_S * 1e9)
+
+
 async def look(server: Server, domain: str) -> dict[str, Any]:
-    """Return a domain's stream and its machines, as some leader knows them; Ended where there is none."""
+    """Return a domain's stream and its machines, as some leader knows them; Ended where there is none.
+
+    `may_be_old`: that leader has not heard of a majority lately, so another one may lead, and it can store nothing.
+    """
     async with _opened(server, domain) as engine:
         info = await engine.info()
         machines = []
@@ -94,11 +103,17 @@ async def look(server: Server, domain: str) -> dict[str, Any]:
                     "resumes_at": batch.low,
                 }
             )
-        state = info.state
+        state, cluster, replicas = info.state, info.cluster, info.config.num_replicas
+        n_heard = 0 if cluster and not cluster.leader else 1
+        if n_heard and cluster:
+            n_heard += sum(not is_quiet(one) for one in cluster.replicas or [])
         return {
             "domain": domain,
             "storage": storage_of(info.config),
-            "replicas": info.config.num_replicas,
+            "replicas": replicas,
+            "leader": cluster.leader if cluster else None,
+            "heard_of": n_heard,
+            "may_be_old": 2 * n_heard <= replicas,
             "first_place": state.first_seq,
             "last_place": state.last_seq,
             "bytes": state.bytes,

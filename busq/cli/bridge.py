@@ -135,15 +135,26 @@ def run(
 @CREDS
 @TLS_CA
 @JSON
-def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None, as_json: bool) -> None:
-    """Show the stream of DOMAIN and its machines."""
+def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None, as_json: bool) -> int:
+    """Show the stream of DOMAIN and its machines.
+
+    Exit code 1 means as well that none leads, or that the one that does has not heard of a majority for five seconds:
+    what it shows may be old, and it can store nothing.  That it was cut off more lately can't be known.
+    """
     from busq.bridge import domain as domains
     from busq.bridge.engine import Server
 
     found = _call(domains.look(Server(urls, creds, tls_ca), _checked("domain", domain)))
+    if found["may_be_old"]:
+        n_lost, leader = found["replicas"] - found["heard_of"], found["leader"] or "none"
+        click.echo(
+            f"domain {domain}: {leader} leads, and has not heard of {n_lost} of {found['replicas']} servers for "
+            f"{domains.QUIET_S:g} s: it can store nothing, and what it shows may be old",
+            err=True,
+        )
     if as_json:
         print_json(found)
-        return
+        return int(found["may_be_old"])
     click.echo(
         f"domain {domain}: places {found['first_place']} to {found['last_place']}, {found['bytes']} bytes, "
         f"{found['storage']}, replicas {found['replicas']}"
@@ -151,6 +162,7 @@ def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca:
     for one in found["machines"]:
         state = "out" if one["is_out"] else f"epoch {one['epoch']}, resumes at {one['resumes_at']}"
         click.echo(f"{one['machine']}: last at {one['last_place']}, {state}")
+    return int(found["may_be_old"])
 
 
 @bridge.command(epilog=examples("busq bridge drop shop till1"))

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bridging import WAIT_S, Machine, data_of, need_server, run_busq, server, wait_until  # noqa: F401  (a fixture)
+from click.testing import CliRunner
 
 import busq
 from busq.bench import wide_groups
 from busq.bench.nats_servers import NatsServer, servers
+from busq.bridge.engine import JetStream
+from busq.cli.bridge import bridge
 
 USERS = """
 authorization {
@@ -53,6 +57,37 @@ def test_no_other_server_can_lead_what_one_alone_has(server: NatsServer) -> None
     done = run_busq("bridge", "leader-move", "d", "--server", server.url)
     assert done.returncode == 1
     assert "has one replica: no other server can lead it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "code"),
+    [((0.3, 1.2), 0), ((9.0, 1.2), 0), ((9.0, None), 1), ((5.5, 9.0), 1), ((0.0, 0.0, 0.0), 1), ((), 0)],
+)
+def test_ls_says_where_the_leader_has_not_heard_of_a_majority(
+    monkeypatch: pytest.MonkeyPatch, silent_s: tuple[float | None, ...], code: int
+) -> None:
+    others = [SimpleNamespace(offline=one is None, active=int(1e9 * (one or 0))) for one in silent_s]
+    leader = "server0" if len(others) < 3 else None  # otherwise one that does not lead has answered
+    info = SimpleNamespace(
+        config=SimpleNamespace(num_replicas=3 if others else 1, storage="file", max_bytes=1),
+        state=SimpleNamespace(first_seq=1, last_seq=2, bytes=3),
+        cluster=SimpleNamespace(leader=leader, replicas=others) if others else None,
+    )
+
+    async def opened(*_: Any) -> Any:
+        return SimpleNamespace(info=returns(info), machines=returns([]), close=returns(None))
+
+    monkeypatch.setattr(JetStream, "open", opened)
+    done = CliRunner().invoke(bridge, ["ls", "d"], standalone_mode=False)
+    assert done.return_value == code
+    assert ("leads, and has not heard of" in done.output) == bool(code)
+
+
+def returns(value: Any) -> Callable[[], Any]:
+    async def call() -> Any:
+        return value
+
+    return call
 
 
 @pytest.fixture

@@ -33,6 +33,10 @@ def test_a_minority_stores_nothing_and_says_so(tmp_path: Path) -> None:
         for one in others:
             stop(one.process.pid)
             stack.callback(os.kill, one.process.pid, signal.SIGCONT)
+        url = "--server", alone.url
+        wait_until(
+            "ls says that it may be old, or has no answer", lambda: run_busq("bridge", "ls", "d", *url).returncode
+        )
         fates = [fate_of(alice, data) for data in (b"open", b"withdrawn", b"withdrawn")]
         for one in others:
             one.process.send_signal(signal.SIGCONT)
