@@ -81,25 +81,37 @@ class Local:
 
     def _mark_groups(self) -> None:
         """Make the groups wide on this bus; ValueError, and none is, where one is another domain's or has members."""
-        new = []
+        new: dict[str, None] = {}
         for group in self.groups:
             if not self._is_marked(group):
-                new.append(group)
+                new[group] = None
             self._check_empty(group)
-        made: list[str] = []
+        with contextlib.ExitStack() as stack:
+            made = []
+            try:
+                for group in new:
+                    held = stack.enter_context(self._hold_mark(group))
+                    if self._is_marked(group):
+                        continue
+                    made.append(held)
+                    self.inbox.send(
+                        held.name, self.domain.encode()
+                    )  # from here on no peer enters the group of this bus
+                    # Behind this one that was about to enter is in, or never: see csrc/busq.h.
+                    core.change(self.inbox, "leave", f"@{group}", None)
+                    self._check_empty(group)
+            except BaseException:
+                for held in made:
+                    with contextlib.suppress(busq.Empty):
+                        held.recv(timeout=0)  # an empty mark is none
+                raise
+
+    def _hold_mark(self, group: str) -> Any:
+        """Join as the mark itself: of several bridges that make a group wide one at a time does, and none waits."""
         try:
-            for group in new:
-                made.append(mark := wide_protocol.mark_of(group))
-                self.bus.create_queue(mark)
-                self.inbox.send(mark, self.domain.encode())  # from here on no peer enters the group of this bus
-                # Behind this one that was about to enter is in, or never: see csrc/busq.h.
-                core.change(self.inbox, "leave", f"@{group}", None)
-                self._check_empty(group)
-        except BaseException:
-            for mark in made:
-                with contextlib.suppress(busq.UnknownPeer):
-                    self.bus.remove(mark)
-            raise
+            return self.bus.join(wide_protocol.mark_of(group), resume=True, durable=True)
+        except busq.PeerExists:
+            raise Ended(f"another bridge makes group {group!r} wide just now: start this one again") from None
 
     def _is_marked(self, group: str) -> bool:
         """Return whether a group is wide; ValueError where it is another domain's.

@@ -7,6 +7,9 @@ What is between the core's own steps is in tests/c/test_group_steps.c.
 from __future__ import annotations
 
 import asyncio
+import itertools
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +19,12 @@ import busq
 import busq.aio
 from busq import groups
 from busq._port import wide_protocol
+from busq.bridge import local
+from busq.bridge.errors import Ended
 from busq.bridge.local import Local
+
+HOLD = Local._hold_mark
+MARKING = {"_mark_groups", "_hold_mark", "_is_marked", "_check_empty"}  # functions of local.py
 
 
 @pytest.fixture
@@ -65,18 +73,18 @@ def test_one_that_found_no_mark_and_finds_the_group_closed_asks_the_bridge(
 def test_a_bridge_ends_where_one_has_entered_as_it_came_and_leaves_no_mark(
     bus: busq.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = busq.Bus.create_queue
     with bus.join("alice") as alice, monkeypatch.context() as patch:
 
-        def make_behind_alice(*args: Any) -> bool:
+        def hold_behind_alice(*args: Any) -> Any:
             alice.enter("prices")
-            return make(*args)
+            return HOLD(*args)
 
-        patch.setattr(busq.Bus, "create_queue", make_behind_alice)
+        patch.setattr(Local, "_hold_mark", hold_behind_alice)
         with pytest.raises(ValueError, match="alice, that entered before it was wide"):
             Local(bus, "d", ("prices",))
-        assert "wide@prices" not in bus.peers()
+        assert not bus.peek("wide@prices")
         alice.leave("prices")
+    Local(bus, "e", ("prices",)).close()
 
 
 def test_one_that_is_in_leaves_a_group_that_is_about_to_be_wide(bus: busq.Bus) -> None:
@@ -100,18 +108,17 @@ class Killed(BaseException): ...
 
 
 def test_a_mark_is_not_closed_before_it_says_of_which_domain(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = busq.Bus.create_queue
     seen: list[str] = []
 
-    def make_before_alice(*args: Any) -> bool:
-        made = make(*args)
+    def hold_before_alice(*args: Any) -> Any:
+        held = HOLD(*args)
         enter_and_leave(bus)
         seen.append(args[1])
-        return made
+        return held
 
-    monkeypatch.setattr(busq.Bus, "create_queue", make_before_alice)
+    monkeypatch.setattr(Local, "_hold_mark", hold_before_alice)
     Local(bus, "d", ("prices",)).close()
-    assert seen == ["wide@prices"]
+    assert seen == ["prices"]
     assert [one.data for one in bus.peek("wide@prices")] == [b"d"]
 
 
@@ -124,15 +131,12 @@ def test_an_empty_mark_that_a_killed_bridge_left_closes_nothing(bus: busq.Bus) -
 
 
 def test_a_bridge_that_fails_takes_back_what_it_marked(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = busq.Bus.create_queue
-
-    def fail_at_the_second(*args: Any) -> bool:
-        made = make(*args)
-        if args[1] == "wide@costs":
+    def fail_at_the_second(*args: Any) -> Any:
+        if args[1] == "costs":
             raise Killed
-        return made
+        return HOLD(*args)
 
-    monkeypatch.setattr(busq.Bus, "create_queue", fail_at_the_second)
+    monkeypatch.setattr(Local, "_hold_mark", fail_at_the_second)
     with pytest.raises(Killed):
         Local(bus, "d", ("prices", "costs"))
     enter_and_leave(bus)
@@ -156,3 +160,60 @@ def test_a_bridge_does_not_go_on_with_a_member_that_an_older_one_left(bus: busq.
             Local(bus, "d", ("prices",))
         bob.leave("prices")
     Local(bus, "d", ("prices",)).close()
+
+
+class Standing(threading.Thread):
+    """Makes a group wide, and stands still before a line of that until it may go on."""
+
+    def __init__(self, bus: busq.Bus, domain: str, before: int) -> None:
+        super().__init__(daemon=True)
+        self._bus, self._domain, self._before, self._n_lines = bus, domain, before, 0
+        self.stands, self.may_go_on = threading.Event(), threading.Event()
+        self.made: Local | None = None
+
+    def run(self) -> None:
+        sys.settrace(self._trace)
+        try:
+            self.made = Local(self._bus, self._domain, ("prices",))
+        except (ValueError, Ended):
+            pass
+        finally:
+            sys.settrace(None)
+            self.stands.set()
+
+    def _trace(self, frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != local.__file__ or frame.f_code.co_name not in MARKING:
+            return None
+        self._n_lines += event == "line"
+        if event == "line" and self._n_lines == self._before:
+            self.stands.set()
+            self.may_go_on.wait()
+        return self._trace
+
+    @property
+    def has_stood(self) -> bool:
+        """There is such a line."""
+        return self._n_lines >= self._before
+
+
+def test_of_two_bridges_that_make_a_group_wide_at_once_one_does_wherever_each_stands_still(bus: busq.Bus) -> None:
+    n_lines, is_over = 0, False
+    while not is_over:
+        n_lines += 1
+        for other in itertools.count(1):
+            one, two = Standing(bus, "d", n_lines), Standing(bus, "e", other)
+            for thread in (one, two):
+                thread.start()
+                thread.stands.wait()
+            for thread in (one, two):
+                thread.may_go_on.set()
+                thread.join()
+            is_over = not one.has_stood
+            (made,) = (thread.made for thread in (one, two) if thread.made)
+            made.keep_name("m1")
+            assert [message.data for message in bus.peek("wide@prices")] == [made.domain.encode(), b"m1"]
+            made.close()
+            bus.remove("wide@prices")
+            if not two.has_stood:
+                break
+    assert n_lines > 15
