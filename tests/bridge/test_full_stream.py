@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 
 import pytest
 from bridging import WAIT_S, Machine, machine, run_busq, server, wait_until  # noqa: F401  (fixtures)
-from test_publishing import ITEM, Stream, bridge_of
+from test_publishing import ITEM, Stream, asked, bridge_of, nothing
 
 import busq
 from busq.bench.nats_servers import NatsServer
 from busq.bridge import batches
-from busq.bridge.engine import Again
+from busq.bridge.engine import Again, Stored
 from busq.bridge.reserve import PART, Reserve
 
 
@@ -124,6 +125,48 @@ def test_words_without_news_are_the_seldomer_the_less_of_the_reserve_is_left() -
 
     paces = [asyncio.run(beats(left)) for left in (stream.bytes_max, whole, whole // 2, whole // 10, 0)]
     assert paces == [1, 1, 4, 100, 1_000_000]
+
+
+def test_a_bridge_that_runs_looks_beside_its_publications() -> None:
+    looked: list[bool] = []  # whether a batch waited for it
+
+    class Seen(Stream):
+        async def room(self) -> tuple[int, int]:
+            looked.append(bridge._turn.locked())
+            return await super().room()
+
+        async def read(self, place: int) -> AsyncIterator[Stored]:
+            for _ in range(9):  # what comes over a network comes later
+                await asyncio.sleep(0)
+            yield await self.last("m1")
+            await asyncio.Event().wait()
+
+    stream = Seen()
+    requests = [[asked(0, 1, b"5")]]
+    here, there = os.pipe()
+    bridge = bridge_of(
+        stream,
+        bus=SimpleNamespace(repair=lambda: None),
+        entries=list,
+        take_requests=lambda: requests.pop() if requests else [],
+        inbox=SimpleNamespace(fileno=lambda: here),
+        note_progress=nothing,
+    )
+
+    async def runs() -> None:
+        running = asyncio.ensure_future(bridge.run())
+        while len(stream.stored) < 2:
+            assert not running.done()
+            await asyncio.sleep(0.001)
+        running.cancel()
+
+    try:
+        asyncio.run(asyncio.wait_for(runs(), 60))
+    finally:
+        os.close(here), os.close(there)
+    assert [batches.decode(one).kind for one in stream.stored] == [batches.NEW, batches.DATA]
+    assert looked
+    assert not any(looked)
 
 
 class Silent:
