@@ -40,7 +40,6 @@ class Group(NamedTuple):
     """A view: the place where it began, and its members, in the order in which they have entered."""
 
     number: int = 0
-    nth: int = 0  # of what is re-sent there
     members: tuple[Member, ...] = ()
 
 
@@ -77,8 +76,8 @@ class Change(NamedTuple):
     is_death: bool
 
 
-def changed(groups: Groups, group: str, marker: Marker, at: tuple[int, int]) -> Change | None:
-    """Change a group by a marker, at the place and index of its view; None where nothing changes, as a second time."""
+def changed(groups: Groups, group: str, marker: Marker, place: int) -> Change | None:
+    """Change a group by a marker, at its place; None where nothing changes, as a second time."""
     members = groups.get(group, Group()).members
     joined: tuple[Member, ...] = ()
     if marker.what == ENTER:
@@ -88,7 +87,7 @@ def changed(groups: Groups, group: str, marker: Marker, at: tuple[int, int]) -> 
     left = tuple(one for one in members if marker.ends(one))
     if not joined and not left:
         return None
-    groups[group] = Group(*at, (*(one for one in members if one not in left), *joined))
+    groups[group] = Group(place, (*(one for one in members if one not in left), *joined))
     return Change(group, joined, left, marker.what in (DEATH, OUT))
 
 
@@ -100,10 +99,7 @@ def write_groups(groups: Groups) -> bytes:
 def read_groups(payload: bytes) -> Groups:
     """Return what `write_groups`, or `write_view`, has written."""
     found = json.loads(payload)["groups"]
-    return {
-        name: Group(number, nth, tuple(Member(*one) for one in members))
-        for name, (number, nth, members) in found.items()
-    }
+    return {name: Group(number, tuple(Member(*one) for one in members)) for name, (number, members) in found.items()}
 
 
 def write_view(groups: Groups, change: Change, here: str) -> bytes:

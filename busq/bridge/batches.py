@@ -20,7 +20,7 @@ DATA, EPOCH, TICK, OUT, NEW, ASK, MEMBERS = range(7)
 BEGINS = EPOCH, NEW
 NO_DIGEST = bytes(16)
 
-_MAGIC = b"bqw3"
+_MAGIC = b"bqw4"
 _HEAD = struct.Struct("<4sB3x16sIQQ16sQ")
 _ITEM = struct.Struct("<BBBxIIQQ")
 

@@ -541,7 +541,7 @@ class Bridge:
         """Re-send the views that begin at a marker, to members old and new; False where it changes none."""
         is_any = False
         for at, one in enumerate(self._views.groups_of(group)):
-            view = self._views.change((tail.place, tail.nth + at), one, marker)
+            view = self._views.change(tail.place, one, marker)
             if view is not None:
                 is_any = True
                 to = self._local.receivers(view.targets, asked.request.reply_to if asked else None)

@@ -56,7 +56,7 @@ class Views:
         self._machine = machine
         self._groups = groups
         self.first = 0  # the place from which on all is read
-        self._behind: list[tuple[int, int, str, Marker]] = []  # read before the members are known
+        self._behind: list[tuple[int, str, Marker]] = []  # read before the members are known
         self._asked_at = 0  # the place of a question of another machine without an answer so far
         self._asking: set[str] = set()  # machines that know no members
 
@@ -83,12 +83,12 @@ class Views:
         """Return what stands for a group's view; 0 where none is known."""
         return wide_views.key_of(group, self._groups[group].number) if self._groups and group in self._groups else 0
 
-    def change(self, at: tuple[int, int], group: str, marker: Marker) -> View | None:
+    def change(self, place: int, group: str, marker: Marker) -> View | None:
         """Return the view that a marker makes; None where it makes none, or the members are not known."""
         if self._groups is None:
-            self._behind.append((*at, group, marker))
+            self._behind.append((place, group, marker))
             return None
-        change = wide_views.changed(self._groups, group, marker, at)
+        change = wide_views.changed(self._groups, group, marker, place)
         return None if change is None else View(self._item(change), self._told(change))
 
     def _item(self, change: Change) -> Item:
@@ -148,10 +148,9 @@ class Views:
 
     def _brought_up(self, groups: Groups, seen_place: int) -> Groups:
         """Change groups by the markers behind a place that were read before the members are known."""
-        for place, first, group, marker in self._behind:
-            for index, one in enumerate(_changed_by(group, groups), start=first):
-                if place > seen_place:
-                    wide_views.changed(groups, one, marker, (place, index))
+        for place, group, marker in self._behind:
+            for one in _changed_by(group, groups) if place > seen_place else ():
+                wide_views.changed(groups, one, marker, place)
         return groups
 
     def may_answer_itself(self, others: set[str]) -> bool:

@@ -102,7 +102,7 @@ def test_one_that_is_put_out_first_lets_its_reader_tell_the_members() -> None:
         told.append(item.what)
         yield part[1]
 
-    members = {"prices": Group(1, 0, (Member("m1", "ann", 5, 7),))}
+    members = {"prices": Group(1, (Member("m1", "ann", 5, 7),))}
     local = {"receivers": lambda targets, _: targets, "resend": resend, "drop_old_views": lambda: None}
     bridge = bridge_of(stream, members, note_progress=nothing, views=SimpleNamespace(name="views"), **local)
     last = batches.Batch(batches.TICK, BUS_ID, 0, 0, 0, batches.NO_DIGEST, 0)
@@ -194,7 +194,7 @@ def test_a_marker_is_published_once_a_successor_would_know_the_members_as_well()
 
 def test_none_enters_where_no_more_members_fit_into_a_message() -> None:
     stream, answers = Stream(), []
-    members = {"prices": Group(2, 0, (Member("m2", "b" * 200_000, 5, 7),))}
+    members = {"prices": Group(2, (Member("m2", "b" * 200_000, 5, 7),))}
 
     def answer(_: Any, what: int, text: str, instead: str) -> bool:
         answers.append((what, text))
@@ -250,12 +250,12 @@ def test_a_machine_that_answers_itself_knows_who_has_entered_since() -> None:
     views = Views("m1", None)
     ann, bob = Member("m2", "ann", 5, 7), Member("m3", "bob", 6, 8)
     for place, member in enumerate((ann, bob), start=4):
-        assert views.change((place, 0), "prices", Marker(wide_protocol.ENTER, *member)) is None
-    assert views.change((6, 0), "", out_of("m3")) is None
-    assert read_groups(views.encoded()) == {"prices": Group(6, 0, (ann,))}
+        assert views.change(place, "prices", Marker(wide_protocol.ENTER, *member)) is None
+    assert views.change(6, "", out_of("m3")) is None
+    assert read_groups(views.encoded()) == {"prices": Group(6, (ann,))}
     assert views.hear_answer(5, views.encoded())
     assert views.targets("prices") == []
-    assert read_groups(views.encoded()) == {"prices": Group(6, 0, (ann,))}
+    assert read_groups(views.encoded()) == {"prices": Group(6, (ann,))}
 
 
 def test_members_of_a_group_that_the_bridge_runs_without_get_its_messages() -> None:
@@ -265,7 +265,7 @@ def test_members_of_a_group_that_the_bridge_runs_without_get_its_messages() -> N
         sent.extend(to)
         yield part[1]
 
-    members = {"other": Group(1, 0, (Member("m1", "ann", 5, 7),))}
+    members = {"other": Group(1, (Member("m1", "ann", 5, 7),))}
     bridge = bridge_of(Stream(), members, receivers=lambda targets, _: targets, resend=resend)
     item = batches.Item(wide_protocol.MESSAGE, 6, 1, "bob", "other", 1, wide_protocol.whole_body(b"5"))
     batch = batches.Batch(batches.DATA, b"o" * 16, 0, 0, 0, batches.NO_DIGEST, 0, (item,))

@@ -120,7 +120,7 @@ def test_a_durable_peer_that_resumes_gets_its_replies(make: Make) -> None:
 @pytest.mark.parametrize("make", [1 << 20], indirect=True)
 def test_views_that_fill_the_memory_are_taken_away(make: Make) -> None:
     here = make()
-    groups = {"prices": Group(2, 0, (Member("m2", "b" * 100_000, 5, 7),))}
+    groups = {"prices": Group(2, (Member("m2", "b" * 100_000, 5, 7),))}
     written = write_view(groups, Change("prices", groups["prices"].members, (), False), "m1")
     view = Item(wide_protocol.VIEW, 0, 0, "", "prices", 1, wide_protocol.whole_body(written))
 
