@@ -449,6 +449,14 @@ typedef struct {
   uint32_t lets_copies_pass; /* the receiver does not throw away what comes twice: the order gets it twice */
 } busq_sim_faults;
 
+/* A process that dies: at that time, or, with effects, behind so many of those that it has from then on.  Effects are that a
+ * message is sent, that one is delivered, and each packet to each receiver.  One that has fewer lives on. */
+typedef struct {
+  uint64_t at_ns;
+  uint32_t process;
+  uint32_t effects;
+} busq_sim_crash;
+
 typedef struct {
   const char *order; /* as in "lamport:ack=all" */
   uint32_t processes;
@@ -491,6 +499,11 @@ typedef struct {
   uint32_t is_recorded; /* events are kept for busq_sim_events */
   uint32_t coordinator; /* the process of the programs that an order with a coordinator has for it; it and process 0 exchange
                          * their names in all that comes out (busq_order_trait, COORDINATED) */
+  /* Fewer than processes.  They stay with the caller, as a trace does. */
+  const busq_sim_crash *crashes;
+  uint32_t n_crashes;
+  uint32_t unused;
+  uint64_t notice_ns; /* with on_crash=go-on each process that lives learns of a death within this time, or with the last packet */
 } busq_sim_config;
 
 typedef enum {
@@ -504,7 +517,9 @@ typedef enum {
   BUSQ_SIM_SECRET = 7,
   BUSQ_SIM_OPEN = 8,
   BUSQ_SIM_JOB = 9,  /* begins; its time may lie ahead */
-  BUSQ_SIM_REST = 10 /* and ends, likewise */
+  BUSQ_SIM_REST = 10, /* and ends, likewise */
+  BUSQ_SIM_DIE = 11,
+  BUSQ_SIM_LEARN = 12 /* that peer is dead */
 } busq_sim_event_kind;
 
 /* Where there is no packet, kind of packet or peer, the field is 0xffffffff; without a message that is 0. */
@@ -528,7 +543,8 @@ typedef struct {
   uint64_t sends;      /* of the programs, so far */
   uint64_t messages;   /* that the order was given: with one destination each, where it is point to point */
   uint64_t copies;     /* (message, destination) pairs */
-  uint64_t unsent;     /* messages that were submitted and never sent, and sends of programs that were not submitted */
+  uint64_t unsent;     /* of those that live: messages that were submitted and never sent, and sends that were not submitted */
+  uint64_t waits;      /* likewise: the same sends, messages of their own that are not done, and others that they hold back */
   uint64_t deliveries;
   uint64_t dropped;
   double latency_mean_ns; /* from the time of the send in its program to the delivery */
@@ -560,6 +576,8 @@ int busq_sim_advance(busq_sim *sim, uint64_t slice_ns);
 void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts);
 /* Traffic by kind of packet: its name, and how much there was; BUSQ_EMPTY where there is no such kind. */
 int busq_sim_examine_kind(const busq_sim *sim, uint32_t kind, const char **namep, uint64_t *packetsp, uint64_t *bytesp);
+/* BUSQ_OK and when it died, or BUSQ_EMPTY: it lives. */
+int busq_sim_examine_death(const busq_sim *sim, uint32_t process, uint64_t *died_nsp);
 /* The recorded events; they belong to the simulation, until it goes on. */
 const busq_sim_event *busq_sim_events(const busq_sim *sim, size_t *countp);
 /* The receivers of a message, in the order given; belongs to the simulation. */

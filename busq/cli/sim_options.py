@@ -183,6 +183,27 @@ NETWORK = together(
 )
 
 
+def _read_crashes(ctx: click.Context, param: click.Parameter, value: str) -> Any:
+    from busq.lab.crashes import read
+
+    try:
+        return read(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+CRASHES = together(
+    option(
+        "--crashes",
+        callback=_read_crashes,
+        default="0",
+        metavar="WHO",
+        help="How many processes die, or which and when: 2@500,0@35+3 (0 dies behind 3 effects more).",
+    ),
+    milliseconds("--notice", 20.0, "With on_crash=go-on the living learn of a death within this time."),
+)
+
+
 @contextlib.contextmanager
 def simulating(title: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar over simulations, and turn what ends them into a failure."""

@@ -13,6 +13,7 @@ from busq import orders
 from busq.cli import show
 from busq.cli import sim_figures_show as tables
 from busq.cli.base import together
+from busq.lab.crashes import listed
 from busq.lab.sim import Config, Result
 from busq.lab.sweep.advice import NEARLY, Advice, Candidate, place_name
 
@@ -55,6 +56,8 @@ def _special(config: Config) -> str:
         said.append(f"downlinks {config.downlink_bytes_per_s / 1e3:,g} kB/s; ")
     if config.dependent_share:
         said.append(f"{config.dependent_share:.0%} of the messages wait for those of earlier rounds; ")
+    if config.deaths:
+        said.append(f"crashes {listed(config.deaths)}; ")
     return "".join(said)
 
 
@@ -108,12 +111,17 @@ def _verdicts(results: Mapping[str, Result]) -> Table:
     table = show.property_table("Faults that the observers found", "order", "unsent", names=names)
     for order, result in results.items():
         claims = result.config.claims
-        cells = [_count(result.unsent, True)]
+        cells = [_count(result.unsent, _must_send(result))]
         cells += [_count(verdict.count, name in claims) for name, verdict in result.verdicts.items()]
         table.add_row(order, *cells)
     table.caption = "in brackets: not promised; !: a promise was broken"
     table.caption_justify = "left"
     return table
+
+
+def _must_send(result: Result) -> bool:
+    """Whether the order promises that nothing stays unsent."""
+    return not result.config.deaths or "stuck" in result.config.claims
 
 
 def _count(count: int, is_claimed: bool) -> Text:
@@ -125,7 +133,7 @@ def _count(count: int, is_claimed: bool) -> Text:
 def _faults(results: Mapping[str, Result]) -> Iterator[Text]:
     for order, result in results.items():
         claims = result.config.claims
-        if result.unsent:
+        if result.unsent and _must_send(result):
             yield Text(f"{order} got stuck: {result.unsent:,} messages were never sent", style="bold red")
         for name, verdict in result.verdicts.items():
             if name in claims and not verdict.ok:

@@ -9,9 +9,10 @@ from typing import Any
 
 from busq import orders
 from busq._util import arguments
+from busq.lab.crashes import Crash, drawn
 from busq.lab.workload import Schedule, by_traffic
 
-__all__ = ["WORKLOADS", "Config", "Faults", "Partition"]
+__all__ = ["WORKLOADS", "Config", "Crash", "Faults", "Partition"]
 
 WORKLOADS = ("random", "hotspot", "ring", "client-server", "trace")
 _SECONDS_MAX = 1e9
@@ -109,6 +110,10 @@ class Config:
 
     `downlink_bytes_per_s`: 0 is no limit, as in the Cykas paper.
 
+    Crashes.  `crashes`: those that die, or how many: then the seed draws them, and their times (`deaths`).  What a
+    process has handed to its uplink arrives, what comes to it when it is dead is gone.  Where the order has
+    on_crash=go-on, each process that lives learns of each death within `notice_s`, or with the last packet of the dead.
+
     `patience_s` is how long `fifo:on_gap=skip` waits at a gap.  `judge`: observers look at the run.  `record`: every
     event is kept, for `Result.execution` (some 250 bytes and 10 us each).
 
@@ -142,6 +147,8 @@ class Config:
     job_spread_s: float = 0.0
     job_blocks_sends: bool = False
     job_blocks_all: bool = False
+    crashes: int | Iterable[Crash] = 0
+    notice_s: float = 0.02
     patience_s: float = 0.1
     seed: int = 0
     faults: Faults = field(default_factory=Faults)
@@ -171,17 +178,43 @@ class Config:
             _check_number("downlink_bytes_per_s", self.downlink_bytes_per_s, 1e-3, 1e15)
         arguments.whole("coordinator", self.coordinator, -1, self.processes - 1)
         self._check_workload()
+        self._check_crashes()
         self._check_faults(order)
 
     @property
     def claims(self) -> frozenset[str]:
         """The promises of the order on this network: not to lose nothing, where packets are lost or gaps are skipped.
 
+        Where processes die, those about order, and those of `busq.orders.Order.under_crashes`.
+
         >>> "lost" in Config(order="fifo").claims, "lost" in Config(order="fifo:on_gap=skip").claims
         (True, False)
         """
+        order, options = orders.parse(self.order)
+        if self.deaths:
+            return (order.claims - {"lost"}) | order.under_crashes(options)
         may_lose = self.faults.lost_share > 0 or "on_gap=skip" in self.order
-        return orders.parse(self.order)[0].claims - ({"lost"} if may_lose else set())
+        return order.claims - ({"lost"} if may_lose else set())
+
+    @property
+    def deaths(self) -> tuple[Crash, ...]:
+        """The crashes as they are given, or drawn within the time in which programs send, or uplinks carry that.
+
+        >>> Config(order="fifo", crashes=[Crash(process=2, at_s=0.5)]).deaths
+        (Crash(process=2, at_s=0.5, effects=0),)
+        >>> len(Config(order="fifo", crashes=2).deaths)
+        2
+        """
+        if not isinstance(self.crashes, int):
+            return tuple(self.crashes)
+        return drawn(self.crashes, self.processes, self._span_s(), self.seed) if self.crashes else ()
+
+    def _span_s(self) -> float:
+        if self.schedule is not None:
+            return self.schedule.times_s[-1] - self.schedule.times_s[0] + self.propagation_delay_s
+        packet_s = (self.payload_bytes + self.header_bytes) / self.bandwidth_bytes_per_s
+        sends_s = self.messages_per_process * max(self.interval_s, self.fan_out * packet_s)
+        return min(sends_s + self.propagation_delay_s, _SECONDS_MAX)
 
     @property
     def singled_out(self) -> int:
@@ -224,6 +257,19 @@ class Config:
         arguments.whole("fan_out", self.fan_out, 1, most)
         _check_number("messages_per_process x interval_s", self.messages_per_process * self.interval_s, 0, _SECONDS_MAX)
 
+    def _check_crashes(self) -> None:
+        if isinstance(self.crashes, int):
+            arguments.whole("crashes", self.crashes, 0, self.processes - 1)
+            return
+        _check_type("crashes", self.crashes, Iterable)
+        object.__setattr__(self, "crashes", tuple(self.crashes))
+        for place, crash in enumerate(self.deaths):
+            _check_type(f"crashes[{place}]", crash, Crash)
+            arguments.whole(f"crashes[{place}].process", crash.process, 0, self.processes - 1)
+        if len({crash.process for crash in self.deaths}) != len(self.deaths):
+            raise ValueError("a process dies twice: expected each once")
+        arguments.whole("crashes", len(self.deaths), 0, self.processes - 1)
+
     def _check_faults(self, order: orders.Order) -> None:
         if self.faults.lost_share and self.order not in _STAND_LOSSES:
             raise ValueError(
@@ -231,8 +277,12 @@ class Config:
                 f"only {' and '.join(_STAND_LOSSES)} go on without"
             )
         waits = self.dependent_share > 0 or (self.schedule is not None and any(self.schedule.afters))
-        if waits and (self.faults.lost_share or "on_gap=skip" in self.order):
-            raise ValueError("sends that wait for deliveries would wait for ever for what is lost or skipped")
+        if waits and (self.faults.lost_share or "on_gap=skip" in self.order or self.crashes):
+            raise ValueError(
+                "sends that wait for deliveries would wait for ever for what is lost, skipped or of the dead"
+            )
+        if self.faults.lets_copies_pass and self.crashes:
+            raise ValueError("lets_copies_pass: nothing of a process that dies may come twice")
         if self.faults.lets_copies_pass and order.clock != "none":
             raise ValueError(f"lets_copies_pass: {self.order} has clocks, and takes no message twice")
         for partition in self.faults.partitions:
@@ -259,6 +309,7 @@ _NUMBERS = {
     "job_mean_s": _SECONDS_MAX,
     "job_spread_s": _SECONDS_MAX,
     "patience_s": _SECONDS_MAX,
+    "notice_s": _SECONDS_MAX,
 }
 
 

@@ -31,15 +31,16 @@ from busq import orders
 from busq._native import ffi, lib
 from busq._port.through_cffi import check, held, owned
 from busq._util import arguments
+from busq.lab.deaths import judged_by_deaths
 from busq.lab.execution import KINDS, Execution, event_of, judge
-from busq.lab.network import WORKLOADS, Config, Faults, Partition
+from busq.lab.network import WORKLOADS, Config, Crash, Faults, Partition
 from busq.lab.observers import PROPERTIES, History, Verdict, core_of
 from busq.lab.workload import Schedule
 
-__all__ = ["WORKLOADS", "Config", "Faults", "Partition", "Result", "run"]
+__all__ = ["WORKLOADS", "Config", "Crash", "Faults", "Partition", "Result", "run"]
 
 _WORKLOADS = {name: getattr(lib, f"BUSQ_SIM_{name.replace('-', '_').upper()}") for name in WORKLOADS}
-_KINDS = {getattr(lib, f"BUSQ_SIM_{kind.upper()}"): kind for kind in KINDS[:11]}  # processes do not die there
+_KINDS = {getattr(lib, f"BUSQ_SIM_{kind.upper()}"): kind for kind in KINDS}
 _SLICE_NS = 20_000_000  # how long a run goes on before it looks for Ctrl-C
 
 
@@ -58,14 +59,16 @@ class Result:
     have needed, above 1 where it could not have kept up). `secret_s` adds up how long processes could not send because
     of secrets. `waiting_max` and `held_max` are the most messages that any process had unfinished, and held back.
 
-    `messages` are sends of the programs, `copies` their destinations together; `unsent` is what was never sent
-    (messages, or sends of a program): more than 0 where an order got stuck.  `events` are submits, packets that
-    arrived, alarms and ends of jobs.  `dropped` counts what an order will not deliver where it came, `packets_lost`,
-    `packets_doubled` and `packets_refused` what the faults did (refused: copies that an order could not take).
+    `messages` are sends of the programs, `copies` their destinations together; `unsent` is what living processes never
+    sent (messages, or sends of a program): more than 0 where an order got stuck.  `events` are submits, packets that
+    arrived, alarms, ends of jobs and news of deaths.  `deaths` are the processes that died, by their numbers, and when.
+    `dropped` counts what an order will not deliver where it came, `packets_lost`, `packets_doubled` and
+    `packets_refused` what the faults did (refused: copies that an order could not take).
 
     `verdicts` are those of the observers where `judge` was set: consistent and total on whole multicasts, all others on
-    messages as the order knows them.  `ok`: nothing stayed unsent, and what the order claims holds as far as it was
-    judged.
+    messages as the order knows them.  Where processes die, "lost", "agreement", "uniform" and "stuck" are those of
+    `busq.orders.Order.under_crashes`.  `ok`: nothing stayed unsent, unless processes died and the order may get stuck
+    then, and what the order claims holds as far as it was judged.
     """
 
     config: Config
@@ -97,6 +100,7 @@ class Result:
     packets_lost: int
     packets_doubled: int
     packets_refused: int
+    deaths: Mapping[int, float] = field(default_factory=dict)
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     execution: Execution | None = None
 
@@ -111,13 +115,14 @@ class Result:
         plain = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
-            if name not in ("config", "verdicts", "execution", "packets", "bytes")
+            if name not in ("config", "verdicts", "execution", "packets", "bytes", "deaths")
         }
         return {
             **plain,
             **{name: getattr(self.config, name) for name in ("order", "processes", "seed")},
             "packets": dict(self.packets),
             "bytes": dict(self.bytes),
+            "deaths": [{"process": process, "at_s": at_s} for process, at_s in self.deaths.items()],
             "verdicts": {
                 name: {"ok": verdict.ok, "count": verdict.count, "claimed": name in claims}
                 for name, verdict in self.verdicts.items()
@@ -190,6 +195,9 @@ class _Run:
         raw.job_mean_ns = config.job_mean_s * 1e9
         raw.job_spread_ns = config.job_spread_s * 1e9
         raw.patience_ns = _ns(config.patience_s)
+        raw.notice_ns = _ns(config.notice_s)
+        crashes = [(_ns(one.at_s), self._renamed(one.process), one.effects) for one in config.deaths]
+        raw.crashes, raw.n_crashes = self._keep(ffi.new("busq_sim_crash[]", crashes)), len(crashes)
         raw.copies = ffi.NULL if self._copies is None else core_of(self._copies)
         raw.wholes = ffi.NULL if self._wholes is None else core_of(self._wholes)
         self._set_faults(raw.faults)
@@ -251,11 +259,13 @@ class _Run:
         facts = ffi.new("busq_sim_facts *")
         lib.busq_sim_examine(self._sim, facts)
         packets, sizes_bytes = self._traffic(facts.n_kinds)
-        verdicts = self._verdicts()
+        dead = self._dead()
+        verdicts = self._verdicts(dead, facts.waits)
+        may_stick = bool(self._config.deaths) and "stuck" not in self._config.claims
         holds = all(verdict.ok for name, verdict in verdicts.items() if name in self._config.claims)
         return Result(
             config=self._config,
-            ok=facts.unsent == 0 and holds,
+            ok=(facts.unsent == 0 or may_stick) and holds,
             **{name: getattr(facts, field) / 1e9 for name, field in _TIMES.items()},
             **{name: getattr(facts, name) for name in _COUNTS},
             messages=facts.sends,
@@ -269,6 +279,7 @@ class _Run:
                 facts.downlink_busiest_bytes,
                 self._config.downlink_bytes_per_s or self._config.bandwidth_bytes_per_s,
             ),
+            deaths={self._renamed(process): at_s for process, at_s in dead.items()},
             verdicts=verdicts,
             execution=self._execution() if self._config.record else None,
         )
@@ -287,14 +298,28 @@ class _Run:
             packets[text], sizes_bytes[text] = n_packets[0], n_bytes[0]
         return packets, sizes_bytes
 
-    def _verdicts(self) -> dict[str, Verdict]:
+    def _dead(self) -> dict[int, float]:
+        """The processes that have died, by their numbers in the core, and when."""
+        died_ns = ffi.new("uint64_t *")
+        crashed = (self._renamed(one.process) for one in self._config.deaths)
+        return {
+            one: died_ns[0] / 1e9
+            for one in crashed
+            if lib.busq_sim_examine_death(self._sim, one, died_ns) == lib.BUSQ_OK
+        }
+
+    def _verdicts(self, dead: Mapping[int, float], waits: int) -> dict[str, Verdict]:
         copies, wholes = self._copies, self._wholes
         if copies is None:
             return {}
         label = Execution(self._config.order, self._names, ()).label
-        return judge(
+        verdicts = judge(
             lambda whole: wholes if whole and wholes is not None else copies, wholes is not None, PROPERTIES, label
         )
+        if self._config.deaths:
+            text = f"{waits} messages of the living wait for ever" if waits else "none of the living waits for ever"
+            verdicts |= {**judged_by_deaths(copies, dead, label), "stuck": Verdict(not waits, waits, None, text)}
+        return verdicts
 
     def _execution(self) -> Execution:
         count = ffi.new("size_t *")

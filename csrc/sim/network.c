@@ -18,10 +18,11 @@ static bool has_faults(const busq_sim_faults *faults)
          faults->n_partitions;
 }
 
-int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *config, const busq_order *order,
+int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *config, const busq_order *order, uint32_t options,
                           const busq_messages *messages, busq_sim_agenda *agenda)
 {
   const size_t n = config->processes;
+  const bool keeps_order = busq_channels_keep_order(order, options, BUSQ_CHANNELS_AS_NEEDED);
   *network = (busq_sim_network){
       .config = config,
       .messages = messages,
@@ -36,9 +37,9 @@ int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *conf
   network->uplinks = calloc(n, sizeof *network->uplinks);
   network->downlinks = calloc(n, sizeof *network->downlinks);
   network->traffic = calloc(order->n_kinds, sizeof *network->traffic);
-  if (network->has_faults && (order->traits & BUSQ_ORDER_FIFO_CHANNELS))
+  if (network->has_faults && keeps_order)
     network->last_arrivals_ns = calloc(n * n, sizeof *network->last_arrivals_ns);
-  const bool is_whole = network->last_arrivals_ns || !network->has_faults || !(order->traits & BUSQ_ORDER_FIFO_CHANNELS);
+  const bool is_whole = network->last_arrivals_ns || !network->has_faults || !keeps_order;
   return network->uplinks && network->downlinks && network->traffic && is_whole ? BUSQ_OK : out_of_memory();
 }
 
@@ -60,9 +61,12 @@ uint32_t busq_sim_network_target(const busq_sim_network *network, const busq_ord
 {
   if (to < network->n_processes)
     return (*placep)++ ? UINT32_MAX : to;
-  if (to == BUSQ_TO_ALL) {
-    const uint32_t next = packet->from + ++*placep;
-    return *placep >= network->n_processes ? UINT32_MAX : next < network->n_processes ? next : next - network->n_processes;
+  if (to == BUSQ_TO_ALL || to == BUSQ_TO_REST) {
+    uint32_t next = packet->from + ++*placep;
+    next -= next < network->n_processes ? 0 : network->n_processes;
+    if (to == BUSQ_TO_REST && next == busq_message_origin(packet->message) && next != packet->from)
+      next = (packet->from + ++*placep) % network->n_processes;
+    return *placep >= network->n_processes ? UINT32_MAX : next;
   }
   const busq_message_facts *facts = busq_messages_find(network->messages, packet->message);
   const uint32_t *list = busq_messages_destinations(network->messages, packet->message, facts);
@@ -78,8 +82,8 @@ static uint32_t count_targets(const busq_sim_network *network, const busq_order_
 {
   if (to < network->n_processes)
     return 1;
-  if (to == BUSQ_TO_ALL)
-    return network->n_processes - 1;
+  if (to == BUSQ_TO_ALL || to == BUSQ_TO_REST)
+    return network->n_processes - 1 - (to == BUSQ_TO_REST && busq_message_origin(packet->message) != packet->from);
   const busq_message_facts *facts = busq_messages_find(network->messages, packet->message);
   return facts->n_destinations - busq_messages_is_for(network->messages, packet->message, packet->from);
 }

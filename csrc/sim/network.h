@@ -39,6 +39,8 @@ enum {
   BUSQ_SIM_AT_REST = 2, /* a job ends */
   BUSQ_SIM_AT_TICK = 3,
   BUSQ_SIM_AT_ARRIVAL = 4,
+  BUSQ_SIM_AT_CRASH = 5,  /* below it its place in the configuration */
+  BUSQ_SIM_AT_NOTICE = 6, /* below it the dead << 5 | the other process */
   BUSQ_SIM_AT_SHIFT = 25
 };
 
@@ -56,7 +58,7 @@ typedef struct {
 typedef struct {
   busq_order_packet packet;
   uint64_t ready_ns; /* since when */
-  uint32_t to;       /* a process, BUSQ_TO_DESTINATIONS or BUSQ_TO_ALL */
+  uint32_t to;       /* a process, BUSQ_TO_DESTINATIONS, BUSQ_TO_ALL or BUSQ_TO_REST */
   uint32_t place;    /* of several receivers: how many have had theirs, or were passed over */
   uint32_t number;   /* of its next packet */
   uint32_t bytes;
@@ -105,7 +107,7 @@ typedef struct {
   uint64_t n_doubled;
 } busq_sim_network;
 
-int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *config, const busq_order *order,
+int busq_sim_network_init(busq_sim_network *network, const busq_sim_config *config, const busq_order *order, uint32_t options,
                           const busq_messages *messages, busq_sim_agenda *agenda);
 void busq_sim_network_deinit(busq_sim_network *network);
 

@@ -48,6 +48,14 @@ int busq_sim_record_packet(busq_sim *sim, uint32_t process, uint32_t kind, const
                                       .peer = peer});
 }
 
+int busq_sim_record_learning(busq_sim *sim, uint32_t process, uint32_t dead)
+{
+  const int result = busq_sim_record(sim, sim->now_ns, process, BUSQ_SIM_LEARN, 0);
+  if (result == BUSQ_OK && sim->config.is_recorded)
+    sim->records[sim->n_records - 1].peer = dead;
+  return result;
+}
+
 int busq_sim_record_sending(busq_sim *sim, const busq_order_packet *packet, uint32_t to, uint32_t first_number)
 {
   uint32_t place = 0;
@@ -143,14 +151,26 @@ void busq_sim_examine(const busq_sim *sim, busq_sim_facts *facts)
   facts->packets_doubled = sim->network.n_doubled;
   facts->n_kinds = sim->order->n_kinds;
   facts->is_finished = sim->agenda.n == 0 && !sim->counts;
-  facts->unsent = facts->messages - sim->n_sent;
   find_busiest(sim, facts);
   for (uint32_t number = 0; number < sim->config.processes; number++) {
     const busq_sim_process *process = &sim->processes[number];
-    facts->unsent += process->n_sends - process->place;
+    if (process->is_dead)
+      continue;
+    const uint32_t left = process->n_sends - process->place;
+    facts->unsent += left + process->n_sent - process->n_begun;
+    if (process->state)
+      facts->waits += left + process->n_sent - process->n_done + busq_order_look(sim->order, process->state).held;
     if (process->is_secret)
       facts->secret_ns += sim->now_ns - process->secret_since_ns;
   }
+}
+
+int busq_sim_examine_death(const busq_sim *sim, uint32_t process, uint64_t *died_nsp)
+{
+  if (process >= sim->config.processes || !sim->processes[process].is_dead)
+    return BUSQ_EMPTY;
+  *died_nsp = sim->processes[process].died_ns;
+  return BUSQ_OK;
 }
 
 int busq_sim_examine_kind(const busq_sim *sim, uint32_t kind, const char **namep, uint64_t *packetsp, uint64_t *bytesp)

@@ -21,7 +21,10 @@
  * step that begins a job is done to its end: the acknowledgement that it makes of that very message leaves before the
  * job, and so do further messages that it delivers.
  *
- * Not given: crashes, clocks that run differently, or programs whose sends depend on what was received in another way
+ * Crashes (sim/deaths.h).  A process that has died does nothing; what it has given to its uplink goes its way, and what comes to
+ * it is gone.  Under on_crash=go-on the others learn of its death, each at a time of its own.
+ *
+ * Not given: clocks that run differently, or programs whose sends depend on what was received in another way
  * than by their number (but for the answers of servers).
  */
 #include "sim/inbox.h"
@@ -54,6 +57,8 @@ typedef struct {
   busq_sim_sent *sent; /* by number - 1 */
   uint32_t n_sent;
   uint32_t sent_capacity;
+  uint32_t n_begun; /* of its messages: effects BUSQ_DO_SENT */
+  uint32_t n_done;  /* and BUSQ_DO_DONE */
   busq_sim_request *requests;
   uint32_t n_requests;
   uint32_t requests_capacity;
@@ -65,6 +70,11 @@ typedef struct {
   uint32_t copy;       /* and which message of it, at a rendezvous */
   bool is_scheduled;   /* its next send is in the heap of times */
   bool is_secret;
+  bool is_dead;
+  bool is_doomed;   /* Invariant: while it lives, units is more than 0: it dies behind so many more effects */
+  uint32_t units;
+  uint32_t due;     /* the dead that it learns of with their last packets: a set of bits */
+  uint64_t died_ns;
   busq_sim_inbox inbox; /* where a job blocks all: what waits for its end */
 } busq_sim_process;
 
@@ -81,6 +91,8 @@ struct busq_sim {
   bool is_point_to_point;
   bool is_rendezvous;
   bool has_clock;
+  bool forgets_clocks; /* not those of messages that come again, sent on by others */
+  uint32_t *in_flight; /* with crashes, under on_crash=go-on: packets on their way, by sender and receiver */
   busq_messages messages;
   busq_sim_programs programs;
   busq_sim_agenda agenda;
@@ -96,7 +108,6 @@ struct busq_sim {
   uint32_t *rooms[3]; /* for destinations: of a send that is submitted, without its origin, and where observers get it */
   bool is_idle;       /* the last step did nothing, or set an alarm */
   busq_sim_facts facts;
-  uint64_t n_sent; /* effects BUSQ_DO_SENT */
   busq_sim_latencies latencies;
   unsigned __int128 job_start_sum_ns; /* times at which jobs began, */
   unsigned __int128 job_wait_sum_ns;  /* and how long after the time of the send */
@@ -115,6 +126,7 @@ static inline busq_sim_sent *busq_sim_sent_of(const busq_sim *sim, uint64_t mess
 int busq_sim_record(busq_sim *sim, uint64_t time_ns, uint32_t process, uint32_t kind, uint64_t message);
 int busq_sim_record_packet(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_packet *packet, uint32_t number,
                            uint32_t peer);
+int busq_sim_record_learning(busq_sim *sim, uint32_t process, uint32_t dead);
 int busq_sim_record_sending(busq_sim *sim, const busq_order_packet *packet, uint32_t to, uint32_t first_number);
 int busq_sim_tell_sent(busq_sim *sim, uint64_t message);
 int busq_sim_tell_delivered(busq_sim *sim, uint32_t process, uint64_t message);

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/growing.h"
 #include "base/time.h"
+#include "sim/deaths.h"
 #include "sim/simulation.h"
 
 enum {
@@ -158,6 +159,7 @@ static int init(busq_sim *sim)
   sim->is_point_to_point = sim->order->traits & BUSQ_ORDER_POINT_TO_POINT;
   sim->is_rendezvous = sim->order->traits & BUSQ_ORDER_RENDEZVOUS;
   sim->has_clock = sim->order->clock != BUSQ_CLOCK_NONE;
+  sim->forgets_clocks = sim->has_clock && !(sim->options & BUSQ_OPTION_GO_ON);
   sim->clock_bytes = clock_bytes(sim);
   if (sim->clock_bytes == UINT32_MAX)
     return busq_error(BUSQ_INVALID, "the clock of %u processes does not fit into a packet", config->processes);
@@ -180,7 +182,9 @@ static int init(busq_sim *sim)
   if (result == BUSQ_OK)
     result = busq_sim_programs_init(&sim->programs, config);
   if (result == BUSQ_OK)
-    result = busq_sim_network_init(&sim->network, config, sim->order, &sim->messages, &sim->agenda);
+    result = busq_sim_network_init(&sim->network, config, sim->order, sim->options, &sim->messages, &sim->agenda);
+  if (result == BUSQ_OK)
+    result = busq_sim_plan_deaths(sim);
   return result;
 }
 
@@ -193,8 +197,9 @@ int busq_sim_new(const busq_sim_config *config, busq_sim **simp)
   const busq_order *order = busq_order_parse(config->order, &options);
   if (!order)
     return BUSQ_INVALID;
-  if (options & BUSQ_OPTION_GO_ON)
-    return busq_error(BUSQ_INVALID, "%s: nobody dies in a simulation; leave on_crash=go-on out", config->order);
+  if (options & BUSQ_OPTION_GO_ON && config->processes > BUSQ_ORDER_MORTALS_MAX)
+    return busq_error(BUSQ_INVALID, "%s: %u processes: expected at most %d", config->order, config->processes,
+                      BUSQ_ORDER_MORTALS_MAX);
   busq_sim *sim = calloc(1, sizeof *sim);
   if (!sim)
     return busq_error(BUSQ_NO_SPACE, "no memory for a simulation");
@@ -229,6 +234,7 @@ void busq_sim_free(busq_sim *sim)
   free(sim->effects);
   for (uint32_t room = 0; room < 3; room++)
     free(sim->rooms[room]);
+  free(sim->in_flight);
   free(sim->records);
   free(sim->agenda.entries);
   busq_messages_deinit(&sim->messages);
@@ -262,8 +268,10 @@ static int do_send(busq_sim *sim, uint32_t number, busq_order_effect *effect)
   const uint32_t first_number = sim->network.n_packets;
   uint32_t n_targets;
   effect->packet.from = number;
-  if (has_payload && sim->has_clock)
+  if (has_payload && sim->forgets_clocks)
     hold_for_strangers(sim, effect, number);
+  if (BUSQ_UNLIKELY(sim->config.n_crashes))
+    return busq_sim_send_one_by_one(sim, &effect->packet, effect->to, bytes);
   const int result = busq_sim_network_send(&sim->network, sim->now_ns, &effect->packet, effect->to, bytes, &n_targets);
   if (result != BUSQ_OK || !sim->config.is_recorded)
     return result;
@@ -318,7 +326,7 @@ static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
   const busq_sim_sent *sent = busq_sim_sent_of(sim, message);
   sim->facts.deliveries++;
   busq_sim_latencies_add(&sim->latencies, sim->now_ns - sent->wanted_ns);
-  if (sim->has_clock)
+  if (sim->forgets_clocks)
     busq_messages_release(&sim->messages, message);
   int result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DELIVER, message);
   if (result == BUSQ_OK)
@@ -332,7 +340,7 @@ static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
 
 static int do_sent(busq_sim *sim, uint32_t number, const busq_order_effect *effect)
 {
-  sim->n_sent++;
+  sim->processes[number].n_begun++;
   if (sim->order->clock == BUSQ_CLOCK_LIST && effect->clock)
     busq_sim_sent_of(sim, effect->packet.message)->bytes += effect->clock[0] * sim->config.clock_entry_bytes;
   int result = busq_messages_set_clock(&sim->messages, effect->packet.message, effect->clock);
@@ -344,7 +352,8 @@ static int do_sent(busq_sim *sim, uint32_t number, const busq_order_effect *effe
 static int do_done(busq_sim *sim, uint32_t number, uint64_t message)
 {
   busq_sim_process *process = &sim->processes[number];
-  if (sim->has_clock)
+  process->n_done++;
+  if (sim->forgets_clocks)
     busq_messages_release(&sim->messages, message);
   const int result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DONE, message);
   if (result != BUSQ_OK || process->unfinished != message)
@@ -357,7 +366,7 @@ static int do_done(busq_sim *sim, uint32_t number, uint64_t message)
  * see. */
 static int do_drop(busq_sim *sim, uint32_t number, uint64_t message)
 {
-  if (sim->has_clock)
+  if (sim->forgets_clocks)
     busq_messages_release(&sim->messages, message);
   if (!busq_messages_is_for(&sim->messages, message, number))
     return BUSQ_OK;
@@ -378,6 +387,8 @@ static int perform(busq_sim *sim, uint32_t number, busq_order_effect *effect)
     return do_done(sim, number, effect->packet.message);
   case BUSQ_DO_ALARM:
     return schedule(sim, BUSQ_SIM_AT_TICK, sim->now_ns + effect->packet.stamp, number);
+  case BUSQ_DO_IGNORE:
+    return BUSQ_OK;
   default:
     return do_drop(sim, number, effect->packet.message);
   }
@@ -421,7 +432,12 @@ static int perform_one(void *driver, busq_order_effect *effect)
 {
   const sim_step *step = driver;
   step->sim->is_idle &= effect->kind == BUSQ_DO_ALARM;
-  return perform(step->sim, step->number, effect);
+  const int result = perform(step->sim, step->number, effect);
+  busq_sim_process *process = &step->sim->processes[step->number];
+  if (BUSQ_LIKELY(!process->is_doomed) || result != BUSQ_OK)
+    return result;
+  process->units -= effect->kind == BUSQ_DO_SENT || effect->kind == BUSQ_DO_DELIVER;
+  return process->units ? BUSQ_OK : BUSQ_PEER_DEAD;
 }
 
 static int step(busq_sim *sim, uint32_t number, busq_order_event *event)
@@ -431,7 +447,8 @@ static int step(busq_sim *sim, uint32_t number, busq_order_event *event)
   busq_order_effects effects = {.items = sim->effects, .max = EFFECTS_MAX};
   sim->is_idle = true;
   event->world = &sim->messages.world;
-  return busq_order_run(sim->order, sim->processes[number].state, event, &effects, &hands, &own);
+  const int result = busq_order_run(sim->order, sim->processes[number].state, event, &effects, &hands, &own);
+  return BUSQ_LIKELY(result != BUSQ_PEER_DEAD) ? result : busq_sim_die(sim, number);
 }
 
 static int refused(const busq_sim *sim, int result, uint32_t number)
@@ -458,7 +475,7 @@ static uint64_t next_wanted_ns(const busq_sim *sim, uint32_t number, uint32_t af
 static int schedule_next(busq_sim *sim, uint32_t number)
 {
   busq_sim_process *process = &sim->processes[number];
-  if (process->is_scheduled || process->unfinished || process->place == process->n_sends)
+  if (process->is_scheduled || process->unfinished || process->place == process->n_sends || process->is_dead)
     return BUSQ_OK;
   const uint32_t after = sim->programs.has_afters ? busq_sim_programs_after(&sim->programs, number, process->place) : 0;
   if (after > process->n_delivered)
@@ -510,7 +527,7 @@ static int submit_copies(busq_sim *sim, uint32_t number, const busq_sim_send *se
   const uint32_t end = sim->is_rendezvous ? copy + 1 : send->n_destinations;
   int result = BUSQ_OK;
   process->copy = end < send->n_destinations ? end : 0;
-  for (const uint32_t first = process->n_sent - copy + 1; copy < end && result == BUSQ_OK; copy++)
+  for (const uint32_t first = process->n_sent - copy + 1; copy < end && result == BUSQ_OK && !process->is_dead; copy++)
     result = submit(sim, number, send, &send->destinations[copy], 1, first);
   return result;
 }
@@ -567,6 +584,17 @@ static int tick(busq_sim *sim, uint32_t number)
   return refused(sim, result, number);
 }
 
+static int learn(busq_sim *sim, uint32_t number, uint32_t dead)
+{
+  busq_order_event event = {.kind = BUSQ_ON_SUSPECT, .packet.from = dead};
+  int result = busq_sim_record_learning(sim, number, dead);
+  if (result == BUSQ_OK)
+    result = step(sim, number, &event);
+  if (!sim->is_idle)
+    sim->facts.execution_ns = sim->now_ns;
+  return refused(sim, result, number);
+}
+
 /* Whether the process does nothing now.  What came before has its turn before what comes now. */
 static bool is_away(const busq_sim *sim, uint32_t number)
 {
@@ -577,11 +605,22 @@ static bool is_away(const busq_sim *sim, uint32_t number)
 static int happen(busq_sim *sim, uint32_t number, uint32_t what, const busq_sim_arrival *arrival)
 {
   sim->facts.events++;
-  return what == BUSQ_SIM_AT_ARRIVAL ? arrive(sim, arrival) : what == BUSQ_SIM_AT_SUBMIT ? at_submit(sim, number) : tick(sim, number);
+  switch (what) {
+  case BUSQ_SIM_AT_ARRIVAL:
+    return arrive(sim, arrival);
+  case BUSQ_SIM_AT_SUBMIT:
+    return at_submit(sim, number);
+  case BUSQ_SIM_AT_NOTICE:
+    return learn(sim, number, arrival->packet.from);
+  default:
+    return tick(sim, number);
+  }
 }
 
 static int happen_or_wait(busq_sim *sim, uint32_t number, uint32_t what, const busq_sim_arrival *arrival)
 {
+  if (BUSQ_UNLIKELY(sim->processes[number].is_dead))
+    return BUSQ_OK;
   if (BUSQ_LIKELY(!is_away(sim, number)))
     return happen(sim, number, what, arrival);
   return busq_sim_inbox_add(&sim->processes[number].inbox, what, arrival) ? BUSQ_OK : out_of_memory(sim);
@@ -592,6 +631,8 @@ static int rest(busq_sim *sim, uint32_t number)
 {
   busq_sim_process *process = &sim->processes[number];
   int result = BUSQ_OK;
+  if (process->is_dead)
+    return BUSQ_OK;
   sim->facts.events++;
   sim->facts.execution_ns = sim->now_ns;
   while (result == BUSQ_OK && process->busy_until_ns <= sim->now_ns && !busq_sim_inbox_is_empty(&process->inbox)) {
@@ -599,6 +640,22 @@ static int rest(busq_sim *sim, uint32_t number)
     result = happen(sim, number, waiting.what, &waiting.arrival);
   }
   return result;
+}
+
+/* The process learns of a death whose notice has come, behind the last packet of the dead. */
+static int learn_if_due(busq_sim *sim, uint32_t number, uint32_t dead)
+{
+  const busq_sim_arrival news = {.packet.from = dead, .to = number};
+  return busq_sim_take_notice(sim, number, dead) ? happen_or_wait(sim, number, BUSQ_SIM_AT_NOTICE, &news) : BUSQ_OK;
+}
+
+static int come(busq_sim *sim, const busq_sim_arrival *arrival)
+{
+  const int result = happen_or_wait(sim, arrival->to, BUSQ_SIM_AT_ARRIVAL, arrival);
+  if (BUSQ_LIKELY(!sim->in_flight) || result != BUSQ_OK || arrival->is_copy)
+    return result;
+  sim->in_flight[arrival->packet.from * sim->config.processes + arrival->to]--;
+  return learn_if_due(sim, arrival->to, arrival->packet.from);
 }
 
 /* Lets the next thing happen.  A departure under faults is a matter of the network, and no event. */
@@ -618,12 +675,19 @@ static int next(busq_sim *sim)
     result = what == BUSQ_SIM_AT_UPLINK ? busq_sim_network_take(&sim->network, whom, &arrival)
                                         : busq_sim_network_land(&sim->network, whom, &arrival);
     if (result == BUSQ_OK)
-      return happen_or_wait(sim, arrival.to, BUSQ_SIM_AT_ARRIVAL, &arrival);
+      return come(sim, &arrival);
     return result == BUSQ_EMPTY ? BUSQ_OK : result;
   case BUSQ_SIM_AT_SUBMIT:
   case BUSQ_SIM_AT_TICK:
     busq_sim_agenda_pop(&sim->agenda);
     return happen_or_wait(sim, whom, what, NULL);
+  case BUSQ_SIM_AT_CRASH:
+    busq_sim_agenda_pop(&sim->agenda);
+    return busq_sim_meet_death(sim, whom);
+  case BUSQ_SIM_AT_NOTICE:
+    busq_sim_agenda_pop(&sim->agenda);
+    sim->processes[whom & 31].due |= 1u << (whom >> 5);
+    return learn_if_due(sim, whom & 31, whom >> 5);
   default:
     busq_sim_agenda_pop(&sim->agenda);
     return rest(sim, whom);

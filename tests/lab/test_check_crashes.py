@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 
 from busq.check import Counterexample, Result, run
-from busq.lab.check import deaths
+from busq.lab import deaths
 from busq.orders import ORDERS, parse
 from busq.scenario import play, remains
 from busq.stage import Stage

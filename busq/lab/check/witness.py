@@ -13,8 +13,8 @@ from typing import Any
 from busq import orders
 from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
-from busq.lab.check.deaths import BY_DEATHS, taken_by_deaths
 from busq.lab.check.queues import QUEUES, fits
+from busq.lab.deaths import BY_DEATHS, taken_by_deaths
 from busq.lab.execution import Execution, as_text, brief
 from busq.lab.observers import CONDITIONS, PROPERTIES, Verdict
 from busq.lab.scenario import Player, remains

@@ -31,7 +31,7 @@ __all__ = [
 Value = bool | int | float | str
 
 
-NO_PARAMETERS = {"schedule", "faults", "record", "seed"}
+NO_PARAMETERS = {"schedule", "faults", "record", "seed", "crashes", "notice_s"}
 _FAULTS = tuple(one.name for one in fields(Faults) if one.name != "partitions")
 DEFAULTS: dict[str, Any] = {
     one.name: None if one.default is MISSING else one.default
