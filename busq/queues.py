@@ -198,6 +198,7 @@ class _Base(Awaited[_T], Ending):
         try:
             if timeout != 0 and not self._local.overflow.items and self._put_late(data, timeout):
                 return
+            self._home.must_hold(size_of(data))
             data = joined(data)  # it may wait here beyond this call
             is_put = await_so(lambda: self._try_over(data), deadline)
         except TROUBLE as error:

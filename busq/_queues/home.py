@@ -7,6 +7,7 @@ Its peers are in peers.py, what found no room in overflow.py, what is left where
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import resource
@@ -64,6 +65,16 @@ class Home:
     def sender(self) -> Peer:
         """Return the peer that puts, for all threads of this process."""
         return self._sender.peer()
+
+    def must_hold(self, size_bytes: int) -> None:
+        """Raise where shared memory, were it empty, could not hold such an object, which would wait for ever."""
+        all_of_it = os.statvfs(self.key[0])
+        all_bytes = all_of_it.f_blocks * all_of_it.f_frsize or size_bytes
+        if size_bytes > self.largest_bytes:
+            raise ValueError("too large for the bus")
+        if size_bytes > all_bytes:
+            text = f"an object of {size_bytes:,} bytes when pickled: the file system of the bus has {all_bytes:,}"
+            raise errors.NoSpace(errno.ENOSPC, text)
 
 
 _homes: weakref.WeakValueDictionary[tuple[str, str, bytes], Home] = weakref.WeakValueDictionary()

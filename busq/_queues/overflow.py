@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import _thread
 import collections
+import errno
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,8 @@ _PATIENCE_S = 0.05  # longer than the scheduler keeps a process that gets from i
 _PATIENCE_SHARE = 0.5
 _BATCH = 100
 _STRUCK_S = 1.0  # a call that a handler of a signal ended just before it went on
+# Of the system, or of its file system: what is not there now comes back.
+_SHORTAGES = {errno.EAGAIN, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOLCK, errno.ENOMEM, errno.ENOSPC}
 
 
 def _tally_key(name: str) -> int:
@@ -44,6 +47,10 @@ def await_so(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
             time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
     return True
+
+
+def _is_shortage(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _SHORTAGES)
 
 
 class Patience:
@@ -79,7 +86,7 @@ class Overflow:
 
     A handler of a signal, or a `__del__`, may run anywhere in a call, and put as well, or raise.  So nothing here waits
     for a lock that a call could hold: what is one step is one of C, on a deque or on a lock that is tried.  Whatever is
-    struck, what was appended is put, by the thread at work or, where `append` did not come to begin one, by the next.
+    struck, what was appended is put, by the thread at work or by one that `append` begins on its way out.
 
         a call      appends                                   finds that a thread holds `_fed`: it will see that
         the thread  finds nothing left        lets go of `_fed`, and looks once more: goes on, or ends
@@ -102,14 +109,19 @@ class Overflow:
 
     def append(self, data: Any, target: int) -> bool:
         """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended."""
-        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
-        if is_kept is None:  # that peer counts for another queue
-            with nothing_sent():
-                counter = self._counter.peer()
-            is_kept = core.keep(self.items, counter, self.key, self._bound, data, target)
-        if is_kept and not self._fed.locked():
-            self._begin()
-        return bool(is_kept)
+        try:
+            is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
+            if is_kept is None:  # that peer counts for another queue
+                with nothing_sent():
+                    counter = self._counter.peer()
+                is_kept = core.keep(self.items, counter, self.key, self._bound, data, target)
+            return is_kept is True
+        finally:
+            try:
+                self._go_on()
+            except BaseException:  # of a handler: what it has kept from its thread no later call may come to put
+                self._go_on()
+                raise
 
     def tally(self) -> int:
         """Return how much waits in all processes."""
@@ -151,8 +163,8 @@ class Overflow:
 
     def _feed_all(self) -> None:
         try:
-            while batch := [self.items[at][1] for at in range(min(_BATCH, len(self.items)))]:
-                for _ in range(self._put(batch)):
+            while self.items:
+                for _ in range(self._put_some()):
                     core.settle(self.items)
         except BaseException as error:
             while self.items:
@@ -163,23 +175,33 @@ class Overflow:
         finally:
             self._fed.release()
 
+    def _put_some(self) -> int:
+        """Put at least one, however long that takes; returns how many."""
+        pause_s = _PAUSE_S_MIN
+        while True:
+            try:
+                return self._put([self.items[at][1] for at in range(min(_BATCH, len(self.items)))])
+            except (MemoryError, OSError) as error:
+                if not _is_shortage(error):
+                    raise
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
     def _put(self, batch: list[Any]) -> int:
-        """Put some, at least one, however long that takes; returns how many."""
         sender = self._behind.known() or self._home.sender()
         try:
             return sender.send_many([(self._name, data) for data in batch], timeout=0)
-        except errors.ShutDown as error:
-            n_sent = int(error.sent)
-            if not n_sent:
-                if self._behind.known():  # dropped
-                    raise
+        except (errors.ShutDown, errors.Full, MemoryError, OSError) as error:
+            n_sent = int(getattr(error, "sent", 0))
+            if n_sent:
+                return n_sent
+            if isinstance(error, errors.ShutDown) and not self._behind.known():
                 self._behind.peer()
                 return self._put(batch)
-        except errors.Full as error:
-            n_sent = int(error.sent)
-        if not n_sent:
-            self._put_one(batch[0])
-        return max(1, n_sent)
+            if not isinstance(error, errors.Full):  # dropped, for one
+                raise
+        self._put_one(batch[0])
+        return 1
 
     def _put_one(self, data: Any) -> None:
         try:
@@ -191,15 +213,17 @@ class Overflow:
 
     def wait(self, deadline: Deadline) -> bool:
         """Wait until all has gone; False where it is too late."""
-        self._go_on()
-        return await_so(lambda: not self.items, deadline)
+        return await_so(self._has_gone, deadline)
 
     def join(self) -> None:
         """Wait until all has gone, and the thread has ended."""
+        await_so(lambda: self._has_gone() and self not in list(overflows.values()))
+
+    def _has_gone(self) -> bool:
         self._go_on()
-        await_so(lambda: self not in list(overflows.values()))
+        return not self.items
 
     def _go_on(self) -> None:
-        """Begin a thread where `append` was struck before it could."""
+        """Have a thread at work where something waits."""
         if self.items and not self._fed.locked():
             self._begin()

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What found no room in a queue and waits in its process, where the thread that puts it meets an error."""
+
+from __future__ import annotations
+
+import errno
+from collections import namedtuple
+from collections.abc import Callable
+
+import pytest
+from conftest import PATIENCE_S
+
+import busq
+from busq._queues import home, overflow
+
+CAPACITY = 4
+
+
+@pytest.fixture
+def queue(make_bus: Callable[..., busq.Bus]) -> busq.Queue[object]:
+    """One that is full, and has three objects waiting."""
+    made: busq.Queue[object] = busq.Queue(bus=make_bus(capacity=CAPACITY, arena=1 << 20))
+    for number in range(CAPACITY + 3):
+        made.put(number)
+    return made
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EMFILE, "no descriptor"), busq.NoSpace(errno.ENOSPC, "no place"), MemoryError()],
+    ids=["descriptors", "places", "memory"],
+)
+def test_nothing_is_lost_where_the_system_is_short_of_something_for_a_while(
+    queue: busq.Queue[object], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    n_tries = 0
+
+    def join(bus: busq.Bus) -> busq.Peer:
+        nonlocal n_tries
+        n_tries += 1
+        if n_tries < 4:
+            raise error
+        return join_behind(bus)
+
+    join_behind = overflow.join_behind
+    monkeypatch.setattr(overflow, "join_behind", join)
+    queue.shutdown()  # the thread joins anew, to put what was put before
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 3)] == list(range(CAPACITY + 3))
+    with pytest.raises(busq.ShutDown):
+        queue.get()
+    assert n_tries == 4
+
+
+def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(
+    queue: busq.Queue[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = namedtuple("disk", "f_blocks f_frsize")
+    with monkeypatch.context() as patch:
+        patch.setattr(queue._home, "largest_bytes", 499)
+        with pytest.raises(ValueError, match="takes at most 499"):
+            queue.put(bytes(500))
+    monkeypatch.setattr(home.os, "statvfs", lambda _: disk(100, 4096))
+    with pytest.raises(busq.NoSpace, match="has 409,600"):
+        queue.put(bytes(500_000))
+    queue.put("small")
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 4)] == [*range(CAPACITY + 3), "small"]
