@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -81,6 +82,7 @@ class Bridge:
         self._replaces = settings.replaces
         self._bus_id = local.bus_id
         self._epoch = self._number = 0
+        self._token = secrets.token_hex(4)
         self._expected = 0  # the place of the machine's last batch
         self._leads = asyncio.Event()  # our epoch's marker was read: nothing of a predecessor can come any more
         self._turn = asyncio.Lock()  # one batch under way
@@ -197,7 +199,7 @@ class Bridge:
                     checked_name(request.reply_to)
                 if request.what in wide_protocol.MARKERS:
                     marker_of(request.what, "", "", 0, request.body)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, OverflowError, RecursionError):
                 message.ack()  # of a stranger, which knows the name of the queue
                 continue
             key = message.sender_life, request.number
@@ -338,7 +340,7 @@ class Bridge:
             self._is_full = why and f"full: the stream of domain {self._local.domain!r} ({why})"
 
     async def _store(self, batch: Batch, payload: bytes) -> int:
-        name = _name_of(batch)
+        name = self._id_of(batch)
         pause_s, n_stale = _AGAIN_S, 0
         is_answered = True  # each time so far: a publication without an answer may still be stored
         while True:
@@ -362,13 +364,17 @@ class Bridge:
             await asyncio.sleep(pause_s)
             pause_s = min(_AGAIN_MAX_S, pause_s * 2)
 
+    def _id_of(self, batch: Batch) -> str:
+        """Return by what the server knows a batch again: not one of a predecessor of the same name, long taken away."""
+        return f"{batch.bus_id.hex()}-{batch.epoch}-{batch.number}-{self._token}"
+
     async def _take_place_of(self, batch: Batch) -> bool:
         """Store an empty batch where one would stand that may be stored, and then never is: so our ticks go on."""
         self._number += 1
         empty = Batch(batches.DATA, self._bus_id, self._epoch, self._number, *self._seen, batch.low)
         with contextlib.suppress(Moved, StreamFull, Again):
             self._expected = await self._engine.publish(
-                self.machine, batches.encode(empty), self._expected, _name_of(empty)
+                self.machine, batches.encode(empty), self._expected, self._id_of(empty)
             )
             return True
         return False
@@ -622,8 +628,9 @@ class Bridge:
 
     async def _make_room(self) -> None:
         """Put out machines that are silent, and take away what every other one has re-sent."""
+        machines, end = await self._engine.machines()
         lows, others = [], set()  # others: those that are in
-        for machine in await self._engine.machines():
+        for machine in machines:
             last = await self._engine.last(machine)
             if last is None:
                 continue
@@ -638,18 +645,14 @@ class Bridge:
             others.add(machine)
         if self._n_ticks >= _TICKS and self._views.may_answer_itself(others - {self.machine}):
             await self._publish(batches.MEMBERS)
-        if lows and min(lows) > 0:
-            await self._engine.purge_below(min(lows))
+        if lows and (place := min(*lows, end)) > 0:  # a machine that is none of these begins behind the end
+            await self._engine.purge_below(place)
 
     async def _put_out(self, last: Stored, batch: Batch) -> None:
         """Fence a machine: its next batch is refused, unless it has spoken meanwhile."""
         with contextlib.suppress(Moved, StreamFull, Again):
             await put_out(self._engine, last, batch)
             note(f"machine {last.machine!r} was silent, and is put out")
-
-
-def _name_of(batch: Batch) -> str:
-    return f"{batch.bus_id.hex()}-{batch.epoch}-{batch.number}"
 
 
 async def put_out(engine: Any, last: Stored, batch: Batch) -> None:

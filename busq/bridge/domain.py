@@ -89,7 +89,7 @@ async def look(server: Server, domain: str) -> dict[str, Any]:
     async with _opened(server, domain) as engine:
         info = await engine.info()
         machines = []
-        for machine in await engine.machines():
+        for machine in (await engine.machines())[0]:
             last = await engine.last(machine)
             if last is None:
                 continue

@@ -19,6 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from busq._port.wide_protocol import BATCH_BYTES_MAX
 from busq.bridge.errors import Ended, Gap
 from busq.bridge.notes import note
 
@@ -202,6 +203,11 @@ class JetStream:
             if error.err_code in _NO_ROOM:
                 raise StreamFull(str(error.description)) from None
             raise Again(str(error.description)) from None
+        except nats.errors.MaxPayloadError:
+            raise Ended(
+                f"the server does not take a batch of {len(payload):,} bytes: expected max_payload {BATCH_BYTES_MAX:,} "
+                "or more"
+            ) from None
         except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
             raise self._failed(error) from None
         self._due = max(self._due, stored.seq)
@@ -245,10 +251,13 @@ class JetStream:
         except (nats.errors.Error, OSError, asyncio.TimeoutError) as error:
             raise self._failed(error) from None
 
-    async def machines(self) -> list[str]:
-        """Return the machines that have something in the stream.  Raises Again."""
-        subjects = (await self.info(subjects=True)).state.subjects or {}
-        return sorted(subject.rpartition(".")[2] for subject in subjects)
+    async def machines(self) -> tuple[list[str], int]:
+        """Return the machines that have something in the stream, and its last place; any other's lie behind that.
+
+        Raises Again.
+        """
+        state = (await self.info(subjects=True)).state
+        return sorted(subject.rpartition(".")[2] for subject in state.subjects or {}), state.last_seq
 
     async def make(self, config: Any) -> Any | None:
         """Make the stream; return how the one is that is there, if there is one.  Raises Again."""

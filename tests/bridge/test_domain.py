@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +18,8 @@ from click.testing import CliRunner
 import busq
 from busq.bench import wide_groups
 from busq.bench.nats_servers import NatsServer, servers
-from busq.bridge.engine import JetStream
+from busq.bridge.engine import JetStream, Server
+from busq.bridge.errors import Ended
 from busq.cli.bridge import bridge
 
 USERS = """
@@ -75,7 +77,7 @@ def test_ls_says_where_the_leader_has_not_heard_of_a_majority(
     )
 
     async def opened(*_: Any) -> Any:
-        return SimpleNamespace(info=returns(info), machines=returns([]), close=returns(None))
+        return SimpleNamespace(info=returns(info), machines=returns(([], 2)), close=returns(None))
 
     monkeypatch.setattr(JetStream, "open", opened)
     done = CliRunner().invoke(bridge, ["ls", "d"], standalone_mode=False)
@@ -102,6 +104,25 @@ def guarded(tmp_path: Path) -> Iterator[NatsServer]:
         yield server
     finally:
         server.end()
+
+
+def test_a_server_that_takes_no_whole_batch_ends_a_bridge(tmp_path: Path) -> None:
+    need_server()
+    (tmp_path / "small.conf").write_text("max_payload: 1000")
+    small = NatsServer(tmp_path, ["-c", str(tmp_path / "small.conf")])
+
+    async def publishes() -> None:
+        engine = await JetStream.open(Server([small.url]), "d")
+        try:
+            await engine.publish("m1", bytes(2000), 0, "1")
+        finally:
+            await engine.close()
+
+    try:
+        with pytest.raises(Ended, match="expected max_payload 262,144 or more"):
+            asyncio.run(publishes())
+    finally:
+        small.end()
 
 
 def url_of(server: NatsServer, user: str) -> str:  # noqa: F811

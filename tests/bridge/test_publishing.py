@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced
+from busq.bridge.notes import note
 from busq.bridge.views import Views, out_of
 
 BUS_ID = b"b" * 16
@@ -121,6 +124,57 @@ def test_one_that_is_put_out_first_lets_its_reader_tell_the_members() -> None:
     with pytest.raises(Fenced):
         asyncio.run(reads())
     assert told == [wide_protocol.VIEW]
+
+
+class Remembering(Stream):
+    """Knows what was stored by its id, also when it was taken away: then it is not stored again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: dict[str, int] = {}
+
+    async def publish(self, machine: str, payload: bytes, expected: int, name: str) -> int:
+        if name not in self.ids:
+            self.ids[name] = await super().publish(machine, payload, len(self.stored), name)
+        return self.ids[name]
+
+
+def test_a_bridge_that_begins_anew_is_not_taken_for_one_whose_word_was_taken_away() -> None:
+    stream = Remembering()
+    assert [asyncio.run(bridge_of(stream)._begin_epoch()) for _ in range(2)] == [1, 2]
+
+
+@pytest.mark.parametrize(("low", "place"), [(9, 5), (3, 3)])
+def test_what_a_machine_needs_that_came_while_one_looked_is_not_taken_away(low: int, place: int) -> None:
+    word = batches.encode(batches.Batch(batches.TICK, BUS_ID, 1, 9, 0, batches.NO_DIGEST, low))
+    taken: list[int] = []
+
+    class Looked(Stream):
+        async def machines(self) -> tuple[list[str], int]:
+            return ["m1"], 5  # another machine begins at place 6
+
+        async def last(self, machine: str) -> Stored:
+            return Stored(10, machine, word)
+
+        async def purge_below(self, place: int) -> None:
+            taken.append(place)
+
+    asyncio.run(bridge_of(Looked(), {})._make_room())
+    assert taken == [place]
+
+
+@pytest.mark.parametrize("body", [b'["ann", Infinity]', b"[" * 100_000], ids=["infinite", "deep"])
+def test_a_request_of_a_stranger_ends_no_bridge(body: bytes) -> None:
+    bridge = bridge_of(Stream(), {})
+    bridge._load([asked(wide_protocol.DEATH, 1, body)])
+    assert not bridge._open
+
+
+def test_a_full_disk_behind_what_is_noted_ends_no_bridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "wb", buffering=0) as full:
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
+        note("not written")
+        monkeypatch.undo()
 
 
 def asked(what: int, number: int, data: bytes) -> Any:
