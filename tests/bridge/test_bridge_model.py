@@ -9,7 +9,7 @@ import bridge_model
 import pytest
 import views_model
 from bridge_model import MUTANTS, search
-from views_model import DEATH, OUT
+from views_model import DEATH, LEAVE, OUT
 
 
 def search_bridge(mutant: str = "") -> tuple[int, str, list[str]]:
@@ -51,7 +51,9 @@ def test_without_a_rule_an_execution_fails(mutant: str) -> None:
         (2, (), 13_935),
         (1, (OUT,), 39_833),
         (0, (DEATH,), 8_402),
+        (1, (LEAVE,), 7_553),
         pytest.param(2, (OUT,), 351_782, marks=pytest.mark.long),
+        pytest.param(2, (LEAVE, OUT), 1_464_041, marks=pytest.mark.long),
         pytest.param(1, (DEATH,), 171_513, marks=pytest.mark.long),
         pytest.param(0, (DEATH, OUT), 182_463, marks=pytest.mark.long),
     ],
@@ -75,6 +77,7 @@ VIEWS_FAIL = {
     "death first": (0, (DEATH,), "sent behind its death"),
     "death without its life": (0, (DEATH,), "seen otherwise"),
     "members stay": (0, (OUT,), "lost"),
+    "view for those in it": (0, (LEAVE,), "lost"),
 }
 
 

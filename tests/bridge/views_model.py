@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of the views of one machine's members, and a search through all its executions.
 
-A peer of the machine enters and sends, may die, and may come again in another life; put out, it enters anew.  Another
-machine, whose member stays, sends one message, and tries once to put this one out, behind the word of it that was read
-last.  Bridges are killed between any two steps.  What all other machines see follows from the stream alone, so it is
-what this one is compared with.
+A peer of the machine enters and sends, may leave, may die, and may come again in another life; put out, it enters
+anew.  Another machine, whose member stays, sends one message, and tries once to put this one out, behind the word of it
+that was read last.  Bridges are killed between any two steps.  What all other machines see follows from the stream
+alone, so it is what this one is compared with.
 
 What must hold: a peer gets the views and the messages that the stream makes, each once and in its order; each request
 stands there once; no machine is put out that has spoken; nothing of one that is out stands behind that but a new epoch;
@@ -22,7 +22,7 @@ import functools
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-ENTER, SEND, DEATH, OUT = "enter", "send", "death", "out"
+ENTER, SEND, LEAVE, DEATH, OUT = "enter", "send", "leave", "death", "out"
 
 MUTANTS = {
     "out without a fence": "a machine is put out wherever its last word stands",
@@ -35,6 +35,7 @@ MUTANTS = {
     "death first": "a death is published before what waits in the inbox",
     "death without its life": "a death ends whoever has the name",
     "members stay": "a machine that is put out keeps its members",
+    "view for those in it": "a view does not go to the member that it is without",
 }
 
 
@@ -113,6 +114,8 @@ def changed(member: int, batch: Batch, mutant: str = "") -> int:
     request = batch.request
     if request is not None and request.what == ENTER:
         return request.life
+    if request is not None and request.what == LEAVE:
+        return 0
     if request is not None and request.what == DEATH and (request.life == member or mutant == "death without its life"):
         return 0
     return member
@@ -166,8 +169,9 @@ class Model:
         if state.life == 1 and DEATH in self.happens:
             yield "die", state._replace(is_dead=True)
         is_out = [what for life, what, _ in state.seen if life == state.life][-1:] == ["out"]
-        script = (ENTER, SEND, ENTER) if state.life == 1 else (ENTER,)
-        if state.asked < len(script) and (state.asked < 2 or is_out):
+        leaves = (LEAVE,) if LEAVE in self.happens else ()
+        script = (ENTER, SEND, *leaves, ENTER) if state.life == 1 else (ENTER,)
+        if state.asked < len(script) and (script[state.asked] != ENTER or not state.asked or is_out):
             request = Request(state.life, script[state.asked], state.asked + 1)
             yield f"ask {request}", state._replace(asked=state.asked + 1, inbox=(*state.inbox, request))
 
@@ -271,6 +275,8 @@ class Model:
         is_named = self.mutant != "enter without its number" or member == behind
         applied = bridge._replace(applied=place, member=behind, to_ack=request if is_asked else None, to_note=to_note)
         told = [one for one in events(member, behind, batch, place) if one[0] == state.life and not state.is_dead]
+        if self.mutant == "view for those in it":
+            told = [one for one in told if one[1] != "out"]
         after = state._replace(
             seen=(*state.seen, *told),
             replied=(*state.replied, request) if is_asked and request else state.replied,
