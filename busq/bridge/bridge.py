@@ -15,9 +15,10 @@ Mechanism.  The rules, each with what happens without it:
   was re-sent here, and not: is stored                   what its sender does next comes before it elsewhere
   full is "not stored" if each publication was answered  an earlier one is stored: the same requests twice
   batches name what their publisher has seen             a stream that came back empty uses places again
+  a place is compared before the first word              one of another history ends all bridges of this one
   messages leave room for words                          a full stream takes no word that empties it: full for ever
 
-The machine itself is `Bridge`, without a network: the engine it is given has six methods (engine.py).
+The machine itself is `Bridge`, without a network: the engine it is given has eight methods (engine.py).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from busq._port.wide_views import Marker, Member
 from busq.bridge import batches
 from busq.bridge.batches import Batch, Item
 from busq.bridge.engine import Again, Moved, Stored, StreamFull
-from busq.bridge.errors import Fenced, OtherHistory
+from busq.bridge.errors import Fenced, Gap, OtherHistory
 from busq.bridge.local import WHOLE, Local
 from busq.bridge.notes import note
 from busq.bridge.reserve import Reserve
@@ -133,6 +134,8 @@ class Bridge:
         """Bridge until cancelled, or until it can't go on: Fenced, Gap, OtherHistory."""
         self.recover()
         await self._take_name()
+        if not self._starts_new:
+            await self._check_history(*self._seen)
         begins_at = await self._begin_epoch()
         self._views.first = self._done[0] or begins_at
         parts = self._reads(self._views.first), self._asks(), self._publishes(), self._ticks(), self._looks()
@@ -169,6 +172,23 @@ class Bridge:
             n_refused += 1
             await asyncio.sleep(_FULL_S)
         return place
+
+    async def _check_history(self, place: int, digest: bytes) -> None:
+        """Refuse a stream that is not the one of before: our first word would end the bridges that follow it."""
+        n_stale = 0
+        while n_stale < _STALE_ANSWERS_MAX:
+            with contextlib.suppress(Again):
+                if place < (await self._engine.ends())[0]:
+                    raise Gap(f"place {place} of domain {self._local.domain!r} is not in the stream any more")
+                stored = await self._engine.at(place)
+                if stored is not None:
+                    return self._compare(place, batches.digest_of(stored.payload))
+                n_stale += 1
+            await asyncio.sleep(_AGAIN_S)
+        raise OtherHistory(
+            f"the stream of domain {self._local.domain!r} ends before place {place}, which this machine has re-sent: "
+            "it was made anew, or came back empty"
+        )
 
     async def _wait_for_silence(self, place: int) -> None:
         note(f"machine {self.machine!r} was another bus so far; waiting {self._lease_s:g} s for a word of it")
@@ -426,22 +446,8 @@ class Bridge:
     # ---- re-sending ----
 
     async def _reads(self, first: int) -> None:
-        if not self._starts_new:
-            await self._check_end(first)
         async for stored in self._engine.read(first):
             await self._apply(stored)
-
-    async def _check_end(self, place: int) -> None:
-        """Refuse a stream that ends before what this machine has re-sent."""
-        for _ in range(_STALE_ANSWERS_MAX):
-            with contextlib.suppress(Again):
-                if (await self._engine.ends())[1] >= place:
-                    return
-            await asyncio.sleep(_AGAIN_S)
-        raise OtherHistory(
-            f"the stream of domain {self._local.domain!r} ends before place {place}, which this machine has re-sent: "
-            "it was made anew, or came back empty"
-        )
 
     async def _apply(self, stored: Stored) -> None:
         digest = batches.digest_of(stored.payload)

@@ -217,6 +217,10 @@ class JetStream:
         """Return a machine's last payload; None if it has none in the stream.  Raises Again."""
         return await self._message(subject=subject_of(self._domain, machine))
 
+    async def at(self, place: int) -> Stored | None:
+        """Return the payload at a place; None if it is not in the stream.  Raises Again."""
+        return await self._message(seq=place)
+
     async def _message(self, **which: Any) -> Stored | None:
         import nats.errors
         from nats.js import errors

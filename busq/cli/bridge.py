@@ -98,7 +98,7 @@ def init(
 @click.option("--machine", required=True, help="The name of this machine in it.")
 @click.option("--group", "groups", multiple=True, required=True, help="A group to carry; repeatable.")
 @click.option("--lease", type=click.FloatRange(min=0.3), default=20.0, show_default=True, metavar="SECONDS",
-              help="How long a machine may be silent.")  # fmt: skip
+              help="How long a machine may be silent; the same for all machines.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Take the place of another bus of this machine's name at once.")
 @SERVER
 @CREDS

@@ -259,6 +259,26 @@ def test_a_stream_that_came_back_empty_ends_a_bridge_with_9(machine: Make, is_al
 
 
 @pytest.mark.long
+def test_a_machine_of_another_history_ends_and_those_of_this_one_go_on(machine: Make) -> None:  # noqa: F811
+    old = machine("m1")
+    old.end()
+    old.server.end()
+    old.server.start()
+    init = run_busq("bridge", "init", "d", "--storage", "memory", "--server", old.server.url)
+    assert init.returncode == 0, init.stderr
+    with machine("m2").bus.join("bob") as bob:
+        for _ in range(10):  # the place where the other one stands was used again
+            bob.send("@prices", b"", timeout=WAIT_S)
+        old.begin(waits=False)
+        assert old.process
+        old.process.wait(WAIT_S)
+        code, written = old.end()
+        assert code == 9
+        assert "holds another batch" in written
+        bob.sync("@prices", timeout=WAIT_S)
+
+
+@pytest.mark.long
 def test_a_server_that_is_killed_and_comes_back_with_its_files_loses_nothing(machine: Make, server: NatsServer) -> None:  # noqa: F811
     assert run_busq("bridge", "init", "filed", "--server", server.url).returncode == 0
     here = machine("m1", begins=False)
