@@ -78,7 +78,7 @@ class Fate(NamedTuple):
 
 
 class Sender(threading.Thread):
-    """Sends numbered messages to the group, and a local one behind each that is stored."""
+    """Sends numbered messages to the group, alone or many at once, and a local one behind the last that was sent."""
 
     def __init__(self, machine: Machine, member: str, ends: threading.Event, chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -105,15 +105,20 @@ class Sender(threading.Thread):
         return False
 
     def _send(self, peer: Any, timeout_s: float) -> None:
-        number = len(self.fates)
+        numbers = range(len(self.fates), len(self.fates) + self._chance.choice((1, 1, 1, 3, 300)))
+        messages = [("@prices", b"%d" % number) for number in numbers]
+        n_sent, others = len(messages), None  # what became of the others
         try:
-            peer.send("@prices", b"%d" % number, timeout=timeout_s)
+            if n_sent == 1:
+                peer.send(*messages[0], timeout=timeout_s)
+            else:  # the messages of a request go through the stream together
+                peer.send_many(messages, timeout=timeout_s)
         except (busq.Unreachable, busq.PeerDead, busq.Full) as error:
-            self.fates.append(Fate(number, error.sent))
+            n_sent, others = (error.sent, None) if len(messages) > 1 else (0, error.sent)
             time.sleep(0.005)
-            return
-        self.fates.append(Fate(number, 1))
-        peer.send(self._member, b"%d" % number, timeout=WAIT_S)
+        self.fates += [Fate(number, 1 if at < n_sent else others) for at, number in enumerate(numbers)]
+        if n_sent:
+            peer.send(self._member, b"%d" % numbers[n_sent - 1], timeout=WAIT_S)
 
 
 class Member(threading.Thread):
