@@ -361,7 +361,7 @@ class Bridge:
 
     async def _store(self, batch: Batch, payload: bytes) -> int:
         name = self._id_of(batch)
-        pause_s, n_stale = _AGAIN_S, 0
+        pause_s, n_stale, is_noted = _AGAIN_S, 0, False
         is_answered = True  # each time so far: a publication without an answer may still be stored
         while True:
             try:
@@ -376,8 +376,11 @@ class Bridge:
                 self._note_full(batch.kind, str(full))
                 if is_answered or (batch.kind in _LEAVE_ROOM and await self._take_place_of(batch)):
                     return 0
-            except Again:
+            except Again as again:
                 is_answered = False
+                if pause_s == _AGAIN_MAX_S and not is_noted:
+                    note(f"domain {self._local.domain!r}: the servers store nothing: {again}")
+                    is_noted = True
             else:
                 self._note_full(batch.kind, "")
                 return place

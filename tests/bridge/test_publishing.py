@@ -89,6 +89,14 @@ def test_a_batch_is_given_up_only_where_it_is_not_stored(answers: list[str], pla
     assert (publish(stream), len(stream.stored)) == (place, stored)
 
 
+def test_servers_that_store_nothing_are_noted_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("busq.bridge.bridge._AGAIN_MAX_S", 0.1)
+    assert publish(Stream(*["gone"] * 4)) == 1
+    assert capsys.readouterr().err == "busq bridge: domain 'd': the servers store nothing: no answer\n"
+
+
 def test_what_puts_a_machine_out_is_not_taken_for_its_next_batch() -> None:
     stream = Stream()
     last = batches.Batch(batches.TICK, BUS_ID, 0, 0, 0, batches.NO_DIGEST, 0)
