@@ -61,6 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.markexpr = "not long"
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep every Nth case of a test with several, with BUSQ_TEST_PART=N; .ci/deep has all."""
+    part = int(os.environ.get("BUSQ_TEST_PART", "1"))
+    seen: dict[str, Iterator[int]] = {}
+    left_out = [
+        item for item in items if next(seen.setdefault(item.nodeid.partition("[")[0], itertools.count())) % part
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Two workers for each core, since many tests wait for other processes most of the time."""
@@ -340,7 +352,8 @@ def c_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """c_build(*targets) builds these programs of csrc and tests/c, once for all tests; answers with their directory."""
     is_one_of_many = "PYTEST_XDIST_WORKER" in os.environ  # the workers' own folders are beside each other
     base = tmp_path_factory.getbasetemp()
-    directory = (base.parent if is_one_of_many else base) / "c"
+    # Where several runs of pytest follow each other, as in .ci/run, they can share what they build.
+    directory = Path(os.environ.get("BUSQ_TEST_BUILD", (base.parent if is_one_of_many else base) / "c"))
 
     # They take longer to build than to run, and half of the time is spent above -O1; .ci/run has those of threads at
     # -O2, and .ci/deep all.
@@ -349,7 +362,7 @@ def c_build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     @functools.cache
     def build(*targets: str) -> Path:
         cmake = cmake_command()
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         with open(directory / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # one worker builds, the others find it built
             for command in (

@@ -2,12 +2,11 @@
 """Every feature crossed with everything that may happen to it: each crossing comes to what `expected.py` has for it.
 
 An eighth of the table, in which each feature meets every eighth event, and each event every eighth feature; the others
-are among the long tests.  Of these .ci/run has as many again (BUSQ_TEST_SHARE=7, one of seven), and .ci/deep has all.
+are among the long tests, which .ci/deep has.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -21,12 +20,10 @@ from crossings.ledger import Wrong
 pytestmark = pytest.mark.slow
 
 CELLS = [(feature, event) for feature in FEATURES for event in EVENTS]
-SHARE = int(os.environ.get("BUSQ_TEST_SHARE", "1"))
 PARTED = [
     pytest.param(feature, event, marks=[pytest.mark.long] if (row + column) % 8 else [])
     for row, feature in enumerate(FEATURES)
     for column, event in enumerate(EVENTS)
-    if (row + column) % 8 % SHARE == 0
 ]
 
 
