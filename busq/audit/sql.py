@@ -7,7 +7,8 @@ the late message before; chains of more hops take the engines.  Nothing is guess
 need positions (or times without ties), and names of messages have to be of one sender each.  Messages that were sent
 more than once are only counted (`resent`), as it is not known which of the sends was delivered, and rows of other kinds
 than sends and first deliveries (redelivered, abort) are left out.  Rows of unknown kinds that name a message are only
-counted, too (`vague`): any of the faults may come from them, or not show because of them.  Deliveries of what had not
+counted, too (`vague`): any of the faults may come from them, or not show because of them; and so are rows without a
+kind (`no kind`), which are damaged.  Deliveries of what had not
 been sent yet are judged as all others, which the engines do not do.
 """
 
@@ -54,7 +55,7 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
         raise NoSql(f"{table}: no position and no time: SQL has no order of rows, so nothing tells that of events")
     its = {name: _quoted(dialect, there[name].text) for name in _USED if name in there}
     steps = [_HEAD.format(table=table), _events(its, order, table, fields), _FIRST]
-    queries = ["resent", "vague", "duplicated"]
+    queries = ["resent", "vague", "no kind", "duplicated"]
     if "destinations" in its:
         steps += [_copies(DIALECTS[dialect]), _CLEAN_OF_COPIES]
         queries += ["lost", "phantom"]
@@ -84,12 +85,13 @@ def _events(its: Mapping[str, str], order: str, table: str, fields: Fields) -> s
     """Return the view that gives columns their names, and words their meaning."""
     words = fields.words()
     called = {kind: kind.name.lower() if kind in _KINDS else "other" for kind in Kind}
-    cases = []
+    text = f"CAST({its['kind']} AS STRING)"
+    cases = [f"WHEN coalesce({text}, '') = '' THEN 'none'"]
     for name in ("send", "deliver", "other"):
         numbers = [int(kind) for kind, its_name in called.items() if its_name == name]
         known = [*map(str, numbers), *(word for word, number in words.items() if number in numbers)]
         texts = ", ".join("'" + word.replace("'", "''") + "'" for word in known)
-        cases.append(f"WHEN lower(trim(CAST({its['kind']} AS STRING))) IN ({texts}) THEN '{name}'")
+        cases.append(f"WHEN lower(trim({text})) IN ({texts}) THEN '{name}'")
     chosen = [f"{its['process']} AS process", f"{its['message']} AS message", f"{its[order]} AS place"]
     chosen += [f"{its[name]} AS {name}" for name in ("destinations", "time_ns", "end_ns") if name in its]
     return f"""CREATE OR REPLACE TEMPORARY VIEW busq_events AS
@@ -163,6 +165,7 @@ CREATE OR REPLACE TEMPORARY VIEW busq_late_of_time AS
 _QUERIES = {
     "resent": "SELECT 'resent' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_resent",
     "vague": "SELECT 'vague' AS name, count(*) AS faults FROM busq_events WHERE kind = 'vague' AND message IS NOT NULL",
+    "no kind": "SELECT 'no kind' AS name, count(*) AS faults FROM busq_events WHERE kind = 'none'",
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
     "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
   LEFT JOIN busq_deliveries d ON c.message = d.message AND c.process = d.process WHERE d.message IS NULL""",

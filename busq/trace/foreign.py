@@ -37,8 +37,6 @@ __all__ = ["NeedsNames", "are_enough", "check_columns", "known_in", "parquet_fil
 
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
-
-
 _LINE = "\0line"  # no column of a file is called that
 
 
@@ -303,7 +301,7 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
         if isinstance(column, pa.ChunkedArray):
             column = column.combine_chunks()
         if pa.types.is_null(column.type):
-            return column
+            return column.cast(pa.int8()) if name == "kind" else column
         if name == "kind":
             return _kinds(column, fields)
         if name in _TIMES:
@@ -375,16 +373,19 @@ def _lists(items: Any, lengths: Any, column: Any) -> Any:
     return pa.LargeListArray.from_arrays(starts, items, mask=column.is_null() if column.null_count else None)
 
 
-_NUMBERED = frozenset(str(int(kind)) for kind in Kind)
+_NUMBERED = {str(int(kind)): kind for kind in Kind}
 
 
 def _kinds(column: Any, fields: Fields) -> Any:
     plain = _plain(column)
     encoded = pc.dictionary_encode(plain if pa.types.is_integer(plain.type) else _text(plain))
     words = pc.cast(encoded.dictionary, pa.string()).to_pylist()  # of fractions, where some are missing, as well
-    numbers = [int(word) if word in _NUMBERED else fields.kind_of(word) for word in words]
-    table = pa.array([UNKNOWN_KIND if number is None else int(number) for number in numbers], pa.int8())
-    return table.take(encoded.indices)
+    missing = ("", "nan") if pa.types.is_floating(plain.type) else ("",)
+    kinds = [_NUMBERED.get(word, fields.kind_of(word)) for word in words]
+    numbers = [
+        None if w in missing else UNKNOWN_KIND if k is None else int(k) for w, k in zip(words, kinds, strict=True)
+    ]
+    return pa.array(numbers, pa.int8()).take(encoded.indices)
 
 
 def _times(column: Any, called: str, counts: _Counts) -> Any:
@@ -418,7 +419,7 @@ def _events(source: Source, rows: _Rows, findings: list[Finding]) -> Events:
     """Return the rows that mean something as events."""
     columns = rows.columns
     unknown = columns.pop("unknown", None)
-    kind = pc.fill_null(columns["kind"], UNKNOWN_KIND)
+    kind = pc.fill_null(columns["kind"], int(Kind.LOCAL))
     if "process" not in columns:
         is_send = pc.equal(kind, int(Kind.SEND))
         first = _first_of(columns["destinations"])
@@ -431,9 +432,7 @@ def _events(source: Source, rows: _Rows, findings: list[Finding]) -> Events:
     if pc.any(is_unknown).as_py():
         events.is_vague = is_unknown.to_numpy(zero_copy_only=False)
         events.columns["kind"] = pc.if_else(is_unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
-        words = pa.nulls(len(kind), pa.string()) if unknown is None else unknown
-        its = {"destinations": pa.nulls(len(kind)), **events.columns}
-        its["unknown"] = pc.if_else(is_unknown, pc.fill_null(words, ""), None)
+        its = {"destinations": pa.nulls(len(kind)), **events.columns, "unknown": unknown}
         findings += unknown_kinds(source, its, rows.file, rows.line)
     named = pc.is_in(events.columns["kind"], pa.array([0, 1, 3], pa.int8()))
     nameless = pc.and_(named, pc.is_null(columns["message"]))
@@ -442,12 +441,13 @@ def _events(source: Source, rows: _Rows, findings: list[Finding]) -> Events:
     nowhere = pc.and_(sends, pc.is_null(columns["destinations"])) if is_told else None
     for mask, what in (
         (pc.is_null(columns["process"]), "no process"),
+        (pc.is_null(columns["kind"]), "no kind"),
         (nameless, "a send or delivery without a message"),
         (nowhere, "a send without destinations"),
     ):
         if mask is not None and pc.any(mask).as_py():
             findings.append(_about("bad-line", what, rows, mask, is_error=True))
-    bad = pc.or_(pc.is_null(columns["process"]), nameless)
+    bad = pc.or_(pc.or_(pc.is_null(columns["process"]), pc.is_null(columns["kind"])), nameless)
     return events.filtered(pc.invert(pc.or_(bad, nowhere) if nowhere is not None else bad))
 
 

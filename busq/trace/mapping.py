@@ -412,14 +412,20 @@ def _with_broadcasts(rows: Rows, numbers: Any, processes: Processes, path: str, 
     """Return rows whose sends go to all processes; to their senders too, if one delivered what it sent."""
     own = bool((rows.is_delivery & (numbers >> 32 == rows.process)).any())
     why = f"each is taken as sent to all processes{'' if own else ' but the sender'}, as asked for"
-    sends = np.flatnonzero(rows.is_send)
     text = f"{path}: {NO_DESTINATIONS}: {why}"
-    findings.append(Finding("no-destinations", text, len(sends), path, is_error=False))
+    findings.append(Finding("no-destinations", text, int(rows.is_send.sum()), path, is_error=False))
+    is_call = (
+        rows.is_send if rows.is_vague is None else rows.is_send | (rows.is_vague & (rows.message >= 0))
+    )  # which may be one, too
+    calls = np.flatnonzero(is_call & ~rows.tells)
     everybody = [index for index in range(len(processes.names)) if index not in processes.unheard]
-    to = np.tile(np.array(everybody, np.int64), len(sends))
-    owners = np.repeat(sends, len(everybody))
+    to = np.tile(np.array(everybody, np.int64), len(calls))
+    owners = np.repeat(calls, len(everybody))
     is_meant = own | (to != rows.process[owners])
-    return replace(rows, lengths=np.bincount(owners[is_meant], minlength=len(rows.kind)), to=to[is_meant])
+    to, owners = np.append(rows.to, to[is_meant]), np.append(rows.owners, owners[is_meant])
+    return replace(
+        rows, lengths=np.bincount(owners, minlength=len(rows.kind)), to=to[np.argsort(owners, kind="stable")]
+    )
 
 
 # ---- tables ----

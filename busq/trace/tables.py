@@ -193,8 +193,9 @@ def _kinds_of_words(words: Any) -> Any:
     arrays = []
     for chunk in chunks:
         numbers = [kinds(word) for word in chunk.dictionary.to_pylist()]
-        table = pa.array([UNKNOWN_KIND if number is None else int(number) for number in numbers], pa.int8())
-        arrays.append(table.take(chunk.indices))
+        known = [UNKNOWN_KIND if number is None else int(number) for number in numbers]
+        table = pa.array([n if word else None for n, word in zip(known, chunk.dictionary.to_pylist(), strict=True)])
+        arrays.append(table.cast(pa.int8()).take(chunk.indices))
     return pa.chunked_array(arrays, pa.int8())
 
 

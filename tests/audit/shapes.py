@@ -78,6 +78,7 @@ class Drawn:
     truth: dict[str, list[list[Row]]] = field(default_factory=dict)
     has_order: bool = True  # the order of each process's events can be known
     is_unique: bool = True  # no name belongs to messages of several senders
+    is_broadcast: bool = False  # all others got each message, and no send has destinations
 
 
 def draw_shape(seed: int) -> Shape:
@@ -162,7 +163,7 @@ def draw(seed: int, folder: Path, *, has_vague: bool = False) -> Drawn:
     rng = random.Random(f"runs {seed}")
     if has_vague and rng.random() < 0.3:
         shape.without |= {"destinations"}
-    drawn = Drawn(shape, folder)
+    drawn = Drawn(shape, folder, is_broadcast="destinations" in shape.without and seed % 2 == 0)
     names = ["monday"] if shape.runs == "one" else ["monday", "run/2", "7"][: rng.choice([1, 2, 3])]
     for name in names:
         rows = rows_of(random_run(rng, name, has_groups=False))
@@ -383,7 +384,8 @@ _WRITERS: dict[str, Callable[[Path, Sequence[Row], Mapping[str, str], Shape], No
 
 def sources_of(drawn: Drawn) -> Mapping[str, Source]:
     """The runs that were written, by name; none where the audit had to guess, and reports that."""
-    found = find([drawn.folder], options=drawn.options)
+    options = drawn.options | ({"broadcast": "true"} if drawn.is_broadcast else {})
+    found = find([drawn.folder], options=options)
     sources = {source.trace or "monday": source for source in found.sources}
     written = {name for name, rows in drawn.truth.items() if any(rows)}
     if sources.keys() != written or len(found.sources) != len(written):

@@ -237,6 +237,13 @@ def test_rows_that_nobody_knows_leave_open_what_they_can_change(tmp_path: Path, 
     assert unknown or verdicts(run)["fifo"] == verdicts(run)["total"] == "valid"
 
 
+@pytest.mark.parametrize(("row", "verdict"), [("cleo,posted,m2", "unknown"), ("ann,acked,m1", "valid")])
+def test_where_all_were_broadcasts_a_row_that_nobody_knows_may_be_one(tmp_path: Path, row: str, verdict: str) -> None:
+    """If cleo sent m2, to all as the others, then it was lost."""
+    (tmp_path / "a.csv").write_text(f"process,kind,message\nann,send,m1\nbob,deliver,m1\ncleo,deliver,m1\n{row}\n")
+    assert verdicts(judged(tmp_path / "a.csv", broadcast="true"))["lost"] == verdict
+
+
 def test_a_loss_among_what_may_have_come_is_one_at_least(tmp_path: Path) -> None:
     write_table(TAKEN.replace("bob,deliver,m2,\nbob,taken,m2,\n", ""), tmp_path / "a.csv")
     check = judged(tmp_path / "a.csv").checks["lost"]
@@ -288,6 +295,43 @@ def test_rows_of_unknown_kinds_are_told_in_the_same_words_on_every_input(tmp_pat
         "unknown",
         "valid",
     )
+
+
+NAMES = ("process", "kind", "message", "to")
+KINDLESS = [("ann", "send", "m1", ["bob"]), ("bob", None, "m1", None), ("ann", "send", "m2", ["bob"])]
+KINDLESS += [("bob", "deliver", "m2", None)]
+NUMBERS = {"ann": 0, "bob": 1, "send": 1, "deliver": 0, "m1": 1, "m2": 2, None: None}
+
+
+def kindless(path: Path, form: str) -> None:
+    """Write a run, one of whose rows has an empty kind."""
+    records = [dict(zip(NAMES, row, strict=True)) | {"position": at // 2} for at, row in enumerate(KINDLESS)]
+    if form in ("csv", "ndjson"):
+        lines = [",".join((row[0], row[1] or "", row[2], *(row[3] or [""]))) for row in KINDLESS]
+        text = [",".join(NAMES), *lines] if form == "csv" else map(json.dumps, records)
+        path.write_text("\n".join(text) + "\n")
+        return
+    if form == "numbers":
+        records = [
+            {name: NUMBERS[value] for name, value in row.items() if name in NAMES[:3]}
+            | {"position": row["position"], "destinations": row["to"] and [1]}
+            for row in records
+        ]
+    table = pa.Table.from_pylist([row | {"kind": row["kind"] or ""} for row in records] if form == "empty" else records)
+    if form == "fractions":
+        column = pa.array([1.0, float("nan"), 1.0, 0.0])
+        table = table.set_column(table.schema.get_field_index("kind"), "kind", column)
+    pq.write_table(table, path)
+
+
+@pytest.mark.parametrize("form", ["csv", "ndjson", "texts", "empty", "fractions", "numbers"])
+def test_a_row_without_a_kind_is_damaged_on_every_input(tmp_path: Path, form: str) -> None:
+    path = tmp_path / f"a.{form if form in ('csv', 'ndjson') else 'parquet'}"
+    kindless(path, form)
+    run = judged(path)
+    assert [(one.kind, one.count, one.is_error) for one in run.findings if one.kind != "gap"] == [("bad-line", 1, True)]
+    assert (run.messages, run.deliveries) == (2, 1)
+    assert {verdicts(run)[name] for name in ("lost", "fifo", "total")} == {"unknown"}
 
 
 @pytest.mark.parametrize("kinds", [["1", "0"], [1.0, 0.0]])

@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="traces need pyarrow")
 from audit_oracle import AuditOracle, Row, judge
 from shapes import Drawn, Shape, draw, sources_of
 from test_audit_agreement import assert_agreement, verdicts
-from vague_runs import assert_holds_whatever_they_mean, tell_senders
+from vague_runs import assert_holds_whatever_they_mean, sent_to_all, tell_senders
 
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, RunAudit
@@ -87,13 +87,14 @@ def test_verdicts_are_true_whatever_the_shape(block: int, tmp_path: Path) -> Non
 def assert_vague_alike(seed: int, folder: Path) -> None:
     drawn = draw(seed, folder, has_vague=True)
     for name, source in sources_of(drawn).items() if drawn.is_unique and any(map(any, drawn.truth.values())) else ():
-        found = audit(read(source))
+        found, rows = audit(read(source)), drawn.truth[name]
         kinds = {finding.kind for finding in found.findings}
         may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"})
-        has_destinations = "destinations" not in drawn.shape.without
+        has_destinations = drawn.is_broadcast or "destinations" not in drawn.shape.without
         facts = {"has_destinations": has_destinations, "may_doubt": may_doubt}
-        facts["tells_sender"] = drawn.shape.tells_sender and tell_senders(drawn.truth[name])
-        assert_holds_whatever_they_mean(found, drawn.truth[name], str(drawn.shape), **facts)
+        facts["tells_sender"] = drawn.shape.tells_sender and tell_senders(rows)
+        rows = sent_to_all(rows, are_indices=drawn.shape.processes == "index") if drawn.is_broadcast else rows
+        assert_holds_whatever_they_mean(found, rows, f"{drawn.is_broadcast=} {drawn.shape}", **facts)
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))

@@ -79,6 +79,15 @@ def test_rows_of_unknown_kinds_are_counted_where_the_engine_leaves_something_ope
         seen["open"] += "vague-rows" in findings
 
 
+@pytest.mark.parametrize("kinds", [["send", None, ""], [1, None, None]])
+def test_rows_without_a_kind_are_only_counted(tmp_path: Path, kinds: list[str | int | None]) -> None:
+    columns = {"process": ["ann", "bob", "bob"], "kind": kinds, "message": ["m", "m", None], "position": [0, 0, 1]}
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table(columns), path)
+    told = counted(script("duckdb", f"'{path}'", [*columns], {}))
+    assert {name: count for name, count in told.items() if count} == {"no kind": 2}
+
+
 def test_what_was_sent_elsewhere_overtakes(tmp_path: Path) -> None:
     """A message that came to a process that it was not for is never late, but shows others to be."""
     run = to_run(rows_of(random_run(random.Random("4198449133 90"), "monday")), "monday")
@@ -202,7 +211,16 @@ def relayed(folder: Path) -> None:
     pq.write_table(pa.table(columns), folder / "e.parquet")
 
 
-RELAYED = {"resent": 0, "vague": 0, "duplicated": 1, "lost": 1, "phantom": 1, "fifo": 0, "causal, one hop": 1}
+RELAYED = {
+    "resent": 0,
+    "vague": 0,
+    "no kind": 0,
+    "duplicated": 1,
+    "lost": 1,
+    "phantom": 1,
+    "fifo": 0,
+    "causal, one hop": 1,
+}
 
 
 def printed(folder: Path, dialect: str) -> str:

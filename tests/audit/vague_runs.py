@@ -127,6 +127,24 @@ def _some_deliver_their_own(rows: Rows) -> bool:
     return any(p in senders.get(row["message"], ()) for p, log in enumerate(rows) for row in log if row["kind"] in _GOT)
 
 
+def sent_to_all(rows: Rows, *, are_indices: bool) -> Rows:
+    """Return rows whose sends, and what may be one, go to all that the log names.
+
+    To the senders too, if one delivered what it sent.
+    """
+    named = {p for p, log in enumerate(rows) if log}
+    named |= {row["sender"] for log in rows for row in log if row.get("sender") is not None}
+    named = {*range(max(named, default=-1) + 1)} if are_indices else named
+    own = _some_deliver_their_own(rows)
+    return [
+        [
+            row | {"destinations": sorted(named if own else named - {p})} if row["kind"] in (Kind.SEND, VAGUE) else row
+            for row in log
+        ]
+        for p, log in enumerate(rows)
+    ]
+
+
 def _receivers(rows: Rows, message: int) -> set[int]:
     its = [row for log in rows for row in _settled(log) if row["kind"] == Kind.SEND and row["message"] == message]
     return {q for row in its for q in row["destinations"] or ()}

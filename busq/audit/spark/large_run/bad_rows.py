@@ -71,7 +71,7 @@ def without_bad(
     process.
 
     Parameters: `names` of processes, by index; `path`, where the rows stand; `counted`, the facts, if names became
-    numbers: then a row without a kind is a local event, and the process whose log lacks events is not named.
+    numbers: then the process whose log lacks events is not named.
     Cost: one pass over the columns that are asked for, unless they are counted.
     """
     is_mapped = counted is not None

@@ -275,9 +275,12 @@ def _path(path: str, names: Sequence[str]) -> Column:
 
 def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     if not isinstance(kind, T.StringType):
-        return F.when(column.between(0, max(Kind)), column).otherwise(UNKNOWN_KIND).cast("tinyint")
+        is_there = column.isNotNull() & (~F.isnan(column) if isinstance(kind, (T.DoubleType, T.FloatType)) else True)
+        known = F.when(column.between(0, max(Kind)), column).otherwise(UNKNOWN_KIND)
+        return F.when(is_there, known).cast("tinyint")
     words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
-    return F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND)).cast("tinyint")
+    known = F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND))
+    return F.when(column != "", known).cast("tinyint")
 
 
 def _time(
