@@ -20,6 +20,7 @@ __all__ = [
     "TABLE",
     "UNKNOWN",
     "VALID",
+    "WRONG",
     "Audit",
     "Check",
     "Finding",
@@ -35,6 +36,9 @@ __all__ = [
 CHECKS = (*PROPERTIES, "side", "clock", "views")
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"
+
+# The logs contradict themselves, are damaged, or cannot be read: nothing is well then, whatever the verdicts are.
+WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "resent", "truncated", "unreadable"})
 
 TABLE = "table:"  # what the source of a run begins with that stands in a table of a catalog, and in no file
 
@@ -111,8 +115,9 @@ class RunAudit:
 
     @property
     def ok(self) -> bool:
-        """Every claimed property holds."""
-        return all(check.ok for check in self.checks.values() if check.claimed)
+        """Every claimed property holds, and the logs do not contradict themselves."""
+        is_wrong = any(finding.is_error and finding.kind in WRONG for finding in self.findings)
+        return not is_wrong and all(check.ok for check in self.checks.values() if check.claimed)
 
     def as_json(self) -> dict[str, Any]:
         """Return it for --json."""

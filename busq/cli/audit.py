@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "c", "spark")
 UNREADABLE = "unreadable"
-# The logs contradict themselves, or are damaged: these make the exit code 1, strict or not.
-WRONG = frozenset({"clock-backwards", "doubled", "host-missing", "impossible", "resent", "truncated"})
 
 
 @click.command(
@@ -385,10 +383,9 @@ class _Command:
         from busq.cli import audit_show
 
         self.found = found
-        code = int(not found.ok or _refuse_unreadable(found))
-        errors = {finding.kind for run in found.runs for finding in run.findings if finding.is_error}
-        if errors and (self.options["strict"] or errors & WRONG):
-            code = 1
+        _refuse_unreadable(found)
+        has_errors = any(finding.is_error for run in found.runs for finding in run.findings)
+        code = int(not found.ok or (has_errors and self.options["strict"]))
         if not code and not _could_judge(found):
             code = 2
         if self.options["as_json"]:
@@ -426,12 +423,11 @@ def _could_judge(found: Audit) -> bool:
     return has_deliveries or not claimed or any(check.word != "unknown" for check in claimed)
 
 
-def _refuse_unreadable(found: Audit) -> bool:
-    """Return whether some run could not be read; where none could, there is no audit."""
+def _refuse_unreadable(found: Audit) -> None:
+    """Where no run could be read, there is no audit."""
     unreadable = [finding for run in found.runs for finding in run.findings if finding.kind == UNREADABLE]
     if unreadable and len(unreadable) == len(found.runs):
         raise Refusal("; ".join(finding.text for finding in unreadable[:3]))
-    return bool(unreadable)
 
 
 def _leave_at_once() -> NoReturn:

@@ -34,8 +34,6 @@ _NOT_NOW = (
 
 _OPTIONS = {"chosen": "run", "format_name": "format", "runs_by": "runs-by", "fields_file": "fields"}
 
-_UNREADABLE = frozenset({"truncated", "unreadable"})
-
 
 def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
     """Follow one directory until Ctrl-C; returns the exit code."""
@@ -89,9 +87,7 @@ def _why_nothing(path: str) -> str:
 
 def _code(found: Followed) -> int:
     """1 for what is wrong, be it a file that cannot be read; 2 where what was judged is not all, or nothing."""
-    if not found.ok or _UNREADABLE & set(found.counts):
-        return 1
-    return 0 if found.is_verdict else 2
+    return 1 if found.is_wrong else 0 if found.ok else 2
 
 
 def _as_json(echo: Callable[[str], None]) -> Callable[[Violation], None]:
@@ -114,13 +110,15 @@ def summary(found: Followed) -> str:
     faults = ", ".join(f"{kind} {count:,}" for kind, count in found.claimed.items())
     lines = [f"{what} in {found.seconds:.0f} s: {faults or _nothing(found)}"]
     others = {kind: count - found.claimed.get(kind, 0) for kind, count in found.counts.items()}
-    told = [f"{kind} {count:,}" for kind, count in others.items() if count and kind != "resent"]
+    told = [f"{kind} {count:,}" for kind, count in others.items() if count and kind not in ("resent", "doubled")]
     if told:
         lines.append(f"not held against it: {', '.join(told)}")
     if resent := found.counts.get("resent"):
         lines.append(
             f"{amount(resent, 'message')} sent again, or out of turn: an audit without --follow may judge them"
         )
+    if doubled := found.counts.get("doubled"):
+        lines.append(f"{amount(doubled, 'position')} with several events: an audit without --follow may tell more")
     if found.unread:
         lines.append(
             f"{amount(found.unread, 'file')} came late and could not be judged any more: the counts may be wrong"
@@ -144,5 +142,6 @@ def _nothing(found: Followed) -> str:
         return "ended before the files were looked for: no verdict"
     if not found.events:
         return "nothing to judge: no verdict"
-    of_others = " with the others" if found.counts.get("resent") else ""
-    return f"nothing wrong so far{of_others}" if found.is_verdict else "no verdict"
+    if found.unread or found.unjudged:
+        return "no verdict"
+    return f"nothing wrong so far{' with the others' if found.leaves_out else ''}"

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from busq._util.humanize import size
-from busq.audit.many import UNREADABLE, audit_source, memory_bytes, unreadable
+from busq.audit.many import audit_source, memory_bytes, unreadable
 from busq.audit.result import CHECKS, Check, Finding, RunAudit, signed, unsigned
 from busq.audit.spark.sessions.available import SparkFailed
 from busq.audit.spark.sessions.driver import Progress, parallelism
@@ -246,7 +246,7 @@ def _to_row(index: int, run_audit: RunAudit) -> dict[str, Any]:
         "source": run_audit.source,
         "format": run_audit.format,
         "order": run_audit.order,
-        "ok": run_audit.ok and not any(finding.kind == UNREADABLE for finding in run_audit.findings),
+        "ok": run_audit.ok,
         "processes": list(run_audit.processes),
         "messages": run_audit.messages,
         "deliveries": run_audit.deliveries,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from busq.audit.spark.following.run import numbers_of
+from busq.audit.spark.following.state import numbers_of
 from busq.trace import TraceError
 from busq.trace.finding import Finding
 from busq.trace.parquet_head import Head, head

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from busq.audit.result import INVALID, UNKNOWN, VALID, WRONG
 from busq.audit.spark.following.listing import Listing
 from busq.audit.spark.following.watch import KINDS, Violation, Watch
 from busq.audit.spark.sessions.driver import Progress, is_connect
@@ -74,18 +75,36 @@ class Followed:
     @property
     def is_verdict(self) -> bool:
         """All that is there was judged, and that is something: or else nothing wrong means nothing."""
-        return self.has_looked and self.events > 0 and not self.unread and not self.unjudged
+        return self.has_looked and self.events > 0 and not (self.unread or self.unjudged or self.leaves_out)
+
+    @property
+    def leaves_out(self) -> bool:
+        """Some messages are not judged: sent again, out of turn, or at one position with other events."""
+        return any(self.counts.get(kind) for kind in ("resent", "doubled"))
 
     @property
     def ok(self) -> bool:
-        """Nothing was found that is claimed not to happen."""
-        return not sum(self.claimed.values())
+        """All was judged, nothing was found that is claimed not to happen, and nothing is wrong with the logs."""
+        return self.is_verdict and not self.is_wrong
+
+    @property
+    def is_wrong(self) -> bool:
+        """Something is wrong: what is claimed, or a log that is damaged or contradicts itself.
+
+        What is `resent` may only be out of turn, which nothing forbids.
+        """
+        return bool(sum(self.claimed.values()) or (WRONG - {"resent"}).intersection(self.counts))
 
     def as_json(self) -> dict[str, Any]:
         """Return it for --json."""
         counted = dict.fromkeys(KINDS, 0) | self.counts
         verdicts = {
-            kind: {"ok": not count, "count": count, "claimed": kind in self.claimed or not count}
+            kind: {
+                "ok": not count,
+                "verdict": INVALID if count else VALID if self.is_verdict else UNKNOWN,
+                "count": count,
+                "claimed": kind in self.claimed or not count,
+            }
             for kind, count in counted.items()
             if kind in KINDS
         }

@@ -31,11 +31,13 @@ from busq.audit.spark.following.state import (
     append,
     is_among,
     keep,
+    numbers_of,
     of_each,
+    tied_in,
 )
 from busq.trace.schema import Kind, number_of, sender_of
 
-__all__ = ["Run", "numbers_of"]
+__all__ = ["Run"]
 
 RECENT = 1 << 20  # of each run, shared by its receivers: the last messages that they delivered
 IN_FLIGHT_MAX = 1 << 20  # of each run
@@ -68,7 +70,8 @@ class Run:
         self.unwatched = 0  # messages in flight that were too many to remember
         self.has_views = False  # it has groups
         self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
-        self.resent: Ints = np.empty(0, np.int64)  # sorted; sent again, out of turn, or sent and aborted: not judged
+        # Sorted; not judged: sent again, out of turn, sent and aborted, or at a position with another event.
+        self.resent: Ints = np.empty(0, np.int64)
 
     def process_name(self, process: int) -> str:
         """Return what a process is called."""
@@ -123,6 +126,7 @@ class Run:
             self._appear([process])
         self.has_views |= "group" in table.column_names and table["group"].null_count < table.num_rows
         yield from self._positions(process, columns, now)
+        self._except(tied_in(columns))
         yield from self._sends(process, columns, table, now)
         self._queue(process, columns, now)
 
@@ -139,8 +143,11 @@ class Run:
         if missing - dropped > 0:
             text = f"{amount(missing - dropped, 'event')} of {name} missing before position {position[-1]}"
             yield Found("gap", process, (), text)
-        if np.any(steps <= 0):
-            at = position[int(np.argmax(steps <= 0))]
+        for at in position[steps == 0].tolist():
+            text = f"{name} has several events at position {at}: nothing is said about their messages"
+            yield Found("doubled", process, (), text)
+        if np.any(steps < 0):
+            at = position[int(np.argmax(steps < 0))]
             yield Found("unordered", process, (), f"the positions of {name} do not rise at {at}")
         if dropped or missing > 0:
             self.receiver(process).hole_since = now
@@ -159,7 +166,7 @@ class Run:
         is_named = is_send | ((kind == Kind.ABORT) & (message >> 32 == process))
         named = message[is_named]
         highest = np.maximum.accumulate(np.concatenate([[process << 32 | who.sent], named]))
-        is_again = named <= highest[:-1]
+        is_again = (named <= highest[:-1]) & ~is_among(named, tied_in(columns))
         for one in named[is_again & is_send[is_named]].tolist():
             text = f"{name} sent {self.message_name(one)} again, or out of turn: nothing is said about it"
             yield Found("resent", process, (one,), text)
@@ -175,7 +182,7 @@ class Run:
             return
         self.resent = np.insert(self.resent, np.searchsorted(self.resent, new), new)
         if len(self.resent) > RECENT:
-            self.reason = "too many messages were sent again, or out of turn"
+            self.reason = "too many messages were sent again, out of turn, or at one position with other events"
         for process, where in self.receivers.items():
             self.is_stale = self.is_stale or self._was_judged(process, where, new)
             keep(where, _FLYING, ~is_among(where.flying, new))
@@ -491,10 +498,3 @@ class Run:
         """Nothing is held against these any more, should they come."""
         for one in message.tolist():
             where.forgotten[one >> 32] = max(where.forgotten.get(one >> 32, -1), one)
-
-
-def numbers_of(table: pa.Table, name: str) -> Ints:
-    """Return a column as 64-bit numbers, -1 for null."""
-    if name not in table.column_names:
-        return np.full(table.num_rows, -1, np.int64)
-    return pc.fill_null(table[name].cast(pa.int64()), -1).to_numpy()

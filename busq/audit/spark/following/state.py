@@ -6,7 +6,7 @@
   that were overdue for a judgement; the last messages it delivered, to know a repetition from a message that was never
   sent to it.
 - of a sender: how far its log has come, and which numbers are missing there.
-- of the run: the messages that were sent again, or out of turn.
+- of the run: the messages that were sent again, out of turn, or at one position with another event.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 __all__ = [
     "AGAIN",
@@ -30,7 +32,9 @@ __all__ = [
     "append",
     "is_among",
     "keep",
+    "numbers_of",
     "of_each",
+    "tied_in",
 ]
 
 HOLES_MAX = 1000  # of each sender
@@ -150,3 +154,17 @@ def of_each(last: dict[int, int], senders: Ints) -> Ints:
     """Return the memory of each sender, -1 if there is none."""
     unique, inverse = np.unique(senders, return_inverse=True)
     return np.array([last.get(one, -1) for one in unique.tolist()], np.int64)[inverse]
+
+
+def tied_in(columns: dict[str, Ints]) -> Ints:
+    """Return the messages of events whose order is not known: others of the process stand at their position."""
+    is_same = np.diff(columns["position"]) == 0
+    message = columns["message"][np.append(is_same, False) | np.append(False, is_same)]
+    return np.unique(message[message >= 0])
+
+
+def numbers_of(table: pa.Table, name: str) -> Ints:
+    """Return a column as 64-bit numbers, -1 for null."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, -1, np.int64)
+    return pc.fill_null(table[name].cast(pa.int64()), -1).to_numpy()
