@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is certain where some messages are doubtful: the faults of all others.
 
-A message none of whose events stands at a time that another event of its process has, too, is *untied*.  The order of
-the events of untied messages is the same whichever way the others were, and a fault among untied messages is a fault of
-the whole run, if nothing was delivered before it was sent: no check takes back what it found because there are more
-messages.  So the untied messages are judged alone, and what is found among them is certain, as a lower bound.  The same
-holds for the messages that were sent once where others were sent more than once, under one name; and for the phantoms
-among those that no row of an unknown kind names.
+A message none of whose events stands at a time, or position, that another event of its process has, is *untied*.  The
+order of the events of untied messages is the same whichever way the others were, and a fault among untied messages is a
+fault of the whole run, if nothing was delivered before it was sent: no check takes back what it found because there are
+more messages.  So the untied messages are judged alone, and what is found among them is certain, as a lower bound.  The
+same holds for the messages that were sent once where others were sent more than once, under one name; and for the
+phantoms among those that no row of an unknown kind names.
 """
 
 from __future__ import annotations
@@ -21,11 +21,21 @@ import pyarrow.compute as pc
 from busq._util.humanize import amount
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, Check
 from busq.trace.finding import Finding
-from busq.trace.guesses import ORDER_UNKNOWN, UNTIED_KNOWN
+from busq.trace.guesses import ORDER_UNKNOWN
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["OF_NAMED", "OF_SENT_ONCE", "OF_UNTIED", "named", "resent", "untied", "with_certain", "without"]
+__all__ = [
+    "OF_NAMED",
+    "OF_SENT_ONCE",
+    "OF_UNTIED",
+    "named",
+    "open_faults",
+    "resent",
+    "untied",
+    "with_certain",
+    "without",
+]
 
 # What untied messages can show.  Of phantoms and views, all is looked at together.
 OF_UNTIED = frozenset(CHECKS) - {"phantom", "clock", "views"}
@@ -38,11 +48,10 @@ def untied(run: Run) -> Run | None:
 
     O(events).
     """
-    doubts = {finding.kind for finding in run.findings} & ORDER_UNKNOWN
-    if not doubts or not doubts <= UNTIED_KNOWN or run.tied is None:
+    if run.tied is None or not any(finding.kind in ORDER_UNKNOWN for finding in run.findings):
         return None
     part = without(run, run.tied)
-    return part and replace(part, findings=[one for one in run.findings if one.kind not in UNTIED_KNOWN])
+    return part and replace(part, findings=[one for one in run.findings if one.kind not in ORDER_UNKNOWN])
 
 
 def resent(logs: Sequence[Any]) -> Any:
@@ -78,6 +87,16 @@ def _without(log: Any, doubtful: Any) -> Any:
     return log
 
 
+def open_faults(checks: Mapping[str, Check]) -> frozenset[str]:
+    """Return the checks of which the log leaves open whether their faults are any: those that a look at a part settles.
+
+    >>> some = [Check("fifo", UNKNOWN, 2), Check("lost", UNKNOWN), Check("side", INVALID, 1)]
+    >>> open_faults({check.name: check for check in some})
+    frozenset({'fifo'})
+    """
+    return frozenset(name for name, check in checks.items() if check.verdict == UNKNOWN and check.count)
+
+
 def with_certain(
     checks: Mapping[str, Check], certain: Mapping[str, Check], count: int, findings: Sequence[Finding]
 ) -> dict[str, Check]:
@@ -86,7 +105,7 @@ def with_certain(
     Parameters: `checks`, of the whole run; `certain`, of the messages that are not doubtful; `count`, of the others;
     `findings`, among them the reason.
     """
-    doubts = UNTIED_KNOWN | {"resent", "vague-rows"}
+    doubts = ORDER_UNKNOWN | {"resent", "vague-rows"}
     is_retried = any(finding.kind in ("resent", "vague-rows") for finding in findings)
     why = next((finding.text for finding in findings if finding.kind in doubts), "")
     told = dict(checks)

@@ -27,7 +27,6 @@ __all__ = [
     "NO_SENDS",
     "ORDER_UNKNOWN",
     "RECEIVERS_DERIVED",
-    "UNTIED_KNOWN",
     "derived",
     "doubled",
     "one_sided",
@@ -45,7 +44,6 @@ NO_DELIVERIES = "sends-alone"
 NO_DESTINATIONS = "no send tells its destinations"  # how a text of a finding or a verdict begins
 NO_SENDS = "deliveries-alone"
 ORDER_UNKNOWN = frozenset({"ties", "order-guessed", "doubled"})
-UNTIED_KNOWN = frozenset({"ties", "order-guessed"})  # those whose messages a run names
 
 
 def derived(logs: Sequence[Log], called: Mapping[str, int]) -> Iterator[Finding]:

@@ -55,7 +55,9 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
     if len(ties) and (rows.kind == int(Kind.DELIVER)).any():
         path, line = source.paths[rows.file[ties[0]]], int(rows.line[ties[0]])
         findings.append(tied(path, line, len(ties), has_repetitions=has_repetitions))
-    is_tied = (is_guess | _at_times_of(rows, by, ties)) if len(ties) else is_guess
+    if not rows.are_lines:  # of text, the later line is the later event at one position
+        ties = np.union1d(ties, np.flatnonzero(_same_place(rows, by) & has_position[1:]) + 1)
+    is_tied = (is_guess | _beside(rows, by, ties)) if len(ties) else is_guess
     if is_guess.any():
         path = source.paths[rows.file[np.flatnonzero(is_guess)[0]]]
         whose = [labels[process] for process in np.unique(rows.process[is_guess])]
@@ -166,19 +168,21 @@ def _gaps(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_
 
 def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:
     """Return the rows that have the time of the row before, and nothing else that orders the two."""
-    same = (rows.process[1:] == rows.process[:-1]) & by_time[1:]
-    is_tied = same & (by[1:] == by[:-1])
+    is_tied = _same_place(rows, by) & by_time[1:]
     may_rise = not rows.are_lines and source.has_order and not rows.of_messages.any()
     if may_rise and is_tied.any() and _rise_in_files(rows, by):
         is_tied &= rows.file[1:] != rows.file[:-1]
     return np.flatnonzero(is_tied) + 1
 
 
-def _at_times_of(rows: Rows, by: Any, ties: Any) -> Any:
-    """Return a mask of the rows that stand at the same time of the same process as one of these rows."""
-    begins = np.ones(len(by), bool)
-    begins[1:] = (rows.process[1:] != rows.process[:-1]) | (by[1:] != by[:-1])
-    group = np.cumsum(begins)
+def _same_place(rows: Rows, by: Any) -> Any:
+    """Return a mask of the rows but the first: they stand where the row before stands, of the same process."""
+    return (rows.process[1:] == rows.process[:-1]) & (by[1:] == by[:-1])
+
+
+def _beside(rows: Rows, by: Any, ties: Any) -> Any:
+    """Return a mask of the rows that stand at one place with one of these rows."""
+    group = np.cumsum(np.append(True, ~_same_place(rows, by)))
     return np.isin(group, group[ties])
 
 

@@ -277,11 +277,13 @@ def _run(
         by_process.setdefault(segment.process, []).append(segment)
     fields = [f for f in SCHEMA if columns is None or f.name in {*columns, *REQUIRED, "destinations"}]
     logs = []
+    tied: list[Any] = []
     for index, name in enumerate(processes):
         parts = sorted(by_process.get(index, []), key=lambda segment: segment.order)
-        log = _log(parts, name, findings)
+        log = _log(parts, name, findings, tied)
         logs.append(_complete(log, fields, source, index, leave_out=columns is not None))
-    return Run(source, processes, tuple(logs), order, tuple(findings))
+    its = pa.chunked_array(tied).unique() if tied else None
+    return Run(source, processes, tuple(logs), order, tuple(findings), tied=its)
 
 
 def _greatest_process(table: pa.Table) -> int:
@@ -304,8 +306,8 @@ def _named(names: Sequence[str], count: int) -> tuple[str, ...]:
     return processes
 
 
-def _log(parts: list[_Segment], name: str, findings: list[Finding]) -> pa.Table | None:
-    """Join the segments of a process in program order."""
+def _log(parts: list[_Segment], name: str, findings: list[Finding], tied: list[Any]) -> pa.Table | None:
+    """Join the segments of a process in program order; adds the messages of events at one position to `tied`."""
     if not parts:
         return None
     rows = [part.rows for part in parts]
@@ -313,7 +315,7 @@ def _log(parts: list[_Segment], name: str, findings: list[Finding]) -> pa.Table 
     steps = _steps(table["position"])
     first = table["position"][0].as_py()
     if table.num_rows > 1 and pc.min(steps).as_py() <= 0:
-        table = _put_in_order(table, steps, parts, name, findings)
+        table = _put_in_order(table, steps, parts, name, findings, tied)
         steps, first = _steps(table["position"]), table["position"][0].as_py()
     missing = table["position"][-1].as_py() - first + 1 - table.num_rows + (first if first > 1 else 0)
     if missing > 0:
@@ -327,7 +329,9 @@ def _steps(position: pa.ChunkedArray) -> Any:
     return pc.subtract(column[1:], column[:-1])
 
 
-def _put_in_order(table: pa.Table, steps: Any, parts: list[_Segment], name: str, findings: list[Finding]) -> pa.Table:
+def _put_in_order(
+    table: pa.Table, steps: Any, parts: list[_Segment], name: str, findings: list[Finding], tied: list[Any]
+) -> pa.Table:
     path = parts[0].path
     back = pc.sum(pc.less(steps, 0)).as_py()
     if back:
@@ -338,6 +342,9 @@ def _put_in_order(table: pa.Table, steps: Any, parts: list[_Segment], name: str,
     if count := pc.sum(pc.equal(steps, 0)).as_py():
         again = pc.any(pc.equal(table["kind"], int(Kind.REDELIVER))).as_py()
         findings.append(doubled(path, name, count, has_repetitions=bool(again)))
+        same, other = pc.equal(steps, 0), pa.array([False])
+        is_tied = pc.or_(pa.concat_arrays([same, other]), pa.concat_arrays([other, same]))
+        tied.append(in_one_piece(table["message"].filter(is_tied).drop_null()))
     return table
 
 

@@ -52,7 +52,7 @@ from busq.audit.spark.large_run.orders import (
 from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
-from busq.audit.spark.large_run.sent_once import named_messages, resent_messages, without_messages
+from busq.audit.spark.large_run.sent_once import named_messages, resent_messages, tied_messages, without_messages
 from busq.audit.spark.sessions.driver import as_needed, setting
 from busq.audit.spark.sessions.workers import require
 from busq.audit.spark.tables import catalog
@@ -133,16 +133,10 @@ def _audit(
         with contextlib.closing(case), _partitions(spark, case.rows):
             found = _judge(spark, case, summary, judged, budget)
             found.figures |= waits(case)
-            if loaded.untied is None and any(finding.kind == "resent" for finding in case.findings):
-                doubtful, its = resent_messages(case.events), judged & certain.OF_SENT_ONCE
-                found.checks = _with_certain(spark, case, found.checks, doubtful, its, budget)
-            elif loaded.untied is None and any(
-                certain.OF_NAMED.intersection(one.may_invent) for one in case.findings if one.kind == "vague-rows"
-            ):
-                doubtful, its = named_messages(case.events), judged & certain.OF_NAMED
-                found.checks = _with_certain(spark, case, found.checks, doubtful, its, budget)
-    if loaded.untied is not None:
-        of_part = native.audit(loaded.untied, order="", checks=judged & certain.OF_UNTIED).checks
+            if loaded.untied is None:
+                found.checks = _with_certain(spark, case, found.checks, budget)
+    if loaded.untied is not None and (left := certain.open_faults(found.checks) & certain.OF_UNTIED):
+        of_part = native.audit(loaded.untied, order="", checks=left).checks
         found.checks = certain.with_certain(found.checks, of_part, len(loaded.tied), case.findings)
     return RunAudit(
         run=about.trace or about.name,
@@ -262,20 +256,32 @@ def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: fro
     return found
 
 
-def _with_certain(
-    spark: SparkSession,
-    case: Case,
-    checks: dict[str, Check],
-    doubtful: DataFrame,
-    judged: frozenset[str],
-    budget: int,
-) -> dict[str, Check]:
+def _doubtful(case: Case) -> tuple[DataFrame, frozenset[str], str] | None:
+    """Return the messages that are doubtful, what the others can show, and the finding about them; None without any.
+
+    As in C, one reason after the other: what is left is looked at for the next one.
+    """
+    kinds = {finding.kind for finding in case.findings}
+    if "doubled" in kinds:
+        return tied_messages(case.events, case.placed), certain.OF_UNTIED, "doubled"
+    if "resent" in kinds:
+        return resent_messages(case.events), certain.OF_SENT_ONCE, "resent"
+    if any(certain.OF_NAMED.intersection(one.may_invent) for one in case.findings if one.kind == "vague-rows"):
+        return named_messages(case.events), certain.OF_NAMED, "vague-rows"
+    return None
+
+
+def _with_certain(spark: SparkSession, case: Case, checks: dict[str, Check], budget: int) -> dict[str, Check]:
     """Judge the messages that are not doubtful alone as well: what is found among them is certain.
 
     Where files can be looked at, these messages are put into some of their own: one sort spares many joins.
     """
-    doubtful = doubtful.persist()
-    findings = [finding for finding in case.findings if finding.kind not in ("resent", "impossible", "vague-rows")]
+    doubt = _doubtful(case) if certain.open_faults(checks) else None
+    if doubt is None:
+        return checks
+    doubtful, judged, reason = doubt[0].persist(), certain.open_faults(checks) & doubt[1], doubt[2]
+    found_again = {"impossible"} if case.is_renamed else {"impossible", "resent"}
+    findings = [finding for finding in case.findings if finding.kind not in found_again | {reason}]
     events = without_messages(case.events, doubtful)
     rest = Loaded(
         events,
@@ -291,7 +297,8 @@ def _with_certain(
         _laid_out(spark, rest, judged, budget, may_move=bool(case.logs)) as (moved, summary),
         contextlib.closing(Case(moved, case.source, summary.profile if summary else None)) as part,
     ):
-        sure = _judge(spark, part, summary, judged, budget).checks
+        part.findings = [finding for finding in part.findings if finding.kind != reason]
+        sure = _with_certain(spark, part, _judge(spark, part, summary, judged, budget).checks, budget)
     count = doubtful.count()
     doubtful.unpersist()
     return certain.with_certain(checks, sure, count, case.findings)

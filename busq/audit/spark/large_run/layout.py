@@ -98,12 +98,14 @@ def _renamed(spark: SparkSession, loaded: Loaded, summary: Summary, folder: Path
     lows = [facts["first"] or 0 for facts in summary.profile.values()]
     highs = [facts["last"] or 0 for facts in summary.profile.values()]
     before = checks.without_passed(loaded.events) if summary.total("passes") else loaded.events
-    events = named_anew(before, min(lows), max(highs), has_ties=bool(summary.total("doubled")))
+    has_ties = bool(summary.total("doubled"))
+    events = named_anew(before, min(lows), max(highs), has_ties=has_ties)
     rewritten, renamed = _put(spark, replace(loaded, events=events, logs=(), is_renamed=True), folder / "renamed")
     findings = resent_findings(loaded.events, summary.total("sends") - renamed.total("sends"), loaded.names)
-    for name in ("in-order", "settled"):
+    for name in ("in-order", "settled") if not has_ties else ():
         repack.remove(folder / name)
-    return replace(rewritten, findings=[*rewritten.findings, *findings]), renamed
+    placed = before if has_ties else None
+    return replace(rewritten, findings=[*rewritten.findings, *findings], placed=placed), renamed
 
 
 def named_anew(events: DataFrame, low: int, high: int, *, has_ties: bool) -> DataFrame:

@@ -69,6 +69,7 @@ class Loaded:
     tells_senders: bool = False  # every delivery does: then it may be a part of their logs that is missing
     facts: bad_rows.Facts = field(default_factory=dict)  # of the rows of each process, None of no process; if known
     called: DataFrame | None = None  # the names of messages, where only sends have labels
+    placed: DataFrame | None = None  # the events at their own positions, where several at one have got others
 
 
 def load(spark: SparkSession, source: Source) -> Loaded:
@@ -234,7 +235,7 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
     if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
         words = F.create_map(*(F.lit(part) for word, kind in KIND_NAMES.items() for part in (word, int(kind))))
         kind_of_word = F.coalesce(F.try_element_at(words, F.lower(F.trim("kind"))), F.lit(UNKNOWN_KIND))
-        return F.when(F.col("kind").isNotNull(), kind_of_word).cast("byte").alias("kind")
+        return F.when(F.col("kind") != "", kind_of_word).cast("byte").alias("kind")
     if wanted.name in _TIMES:
         time = bad_rows.nanoseconds(F.col(wanted.name), frame.schema[wanted.name].dataType)
         if time is not None:

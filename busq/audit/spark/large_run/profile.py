@@ -86,7 +86,12 @@ class Case:
         self.events = loaded.events
         self.called = loaded.called
         self.profile: Mapping[int, Any] = _collect(self.events) if profile is None else profile
-        self.ties = _count_ties(self.events) if profile is None else {p: row["doubled"] for p, row in profile.items()}
+        self.placed = self.events if loaded.placed is None else loaded.placed
+        self.ties = (
+            _count_ties(self.placed)
+            if profile is None or loaded.placed is not None
+            else {p: row["doubled"] for p, row in profile.items()}
+        )
         self.rows = self.total("rows")
         count = 1 + max((max(p, row["farthest"] or 0) for p, row in self.profile.items()), default=-1)
         if count > PROCESSES_MAX or min(self.profile, default=0) < 0:
@@ -142,7 +147,8 @@ class Case:
                 text = f"{amount(lacking, 'event')} of {self.names[process]} are missing: its positions have holes"
                 self.findings.append(Finding("gap", text, lacking, process=self.names[process]))
 
-            if ties := self.ties.get(process, 0):
+            told = {finding.process for finding in self.findings if finding.kind == "doubled"}
+            if (ties := self.ties.get(process, 0)) and self.names[process] not in told:
                 self.findings.append(doubled("", self.names[process], ties, has_repetitions=has_repetitions))
 
     def rename(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that were sent more than once, or that rows of unknown kinds name, and a run without them.
+"""Messages that are doubtful, and a run without them: sent more than once, named by rows of unknown kinds, or tied.
 
 >>> from busq.audit.spark.large_run.checks import renamed
 >>> from busq.spark.load import conformed
@@ -17,7 +17,7 @@ from busq.audit.spark.large_run.checks import is_delivery, is_send
 from busq.trace.schema import Kind
 from busq.trace.tables import UNKNOWN_KIND
 
-__all__ = ["named_messages", "resent_messages", "without_messages"]
+__all__ = ["named_messages", "resent_messages", "tied_messages", "without_messages"]
 
 
 def resent_messages(events: DataFrame) -> DataFrame:
@@ -34,7 +34,7 @@ def resent_messages(events: DataFrame) -> DataFrame:
     if "name" in events.columns:
         is_one |= (F.col("kind") == int(Kind.LOCAL)) & F.col("destinations").isNotNull()
     sends = events.where(is_one).groupBy("message").agg(F.count(F.lit(1)).alias("times"))
-    return sends.where("times > 1").select("message")
+    return sends.where("times > 1 and message is not null").select("message")
 
 
 def named_messages(events: DataFrame) -> DataFrame:
@@ -47,6 +47,24 @@ def named_messages(events: DataFrame) -> DataFrame:
     name = "name" if "name" in events.columns else "message"
     others = events.where(F.col("kind").isin(UNKNOWN_KIND, int(Kind.LOCAL), int(Kind.PASS))).select(name)
     return events.where(is_send() | is_delivery()).join(others, name, "left_semi").select("message").distinct()
+
+
+def tied_messages(events: DataFrame, placed: DataFrame) -> DataFrame:
+    """Return the messages of events that stand at a position with other events of their process.
+
+    `placed`: the events at their own positions, also where `renamed` has given `events` others.
+    Cost: two shuffles of the events.
+
+    >>> both = events.withColumn("position", F.greatest("position", F.lit(2)))
+    >>> sorted(row.message for row in tied_messages(events, both).collect())
+    [1, 2]
+    """
+    place = ["process", "position"]
+    shared = placed.groupBy(*place).agg(F.count(F.lit(1)).alias("rows")).where("rows > 1")
+    names = placed.join(shared, place, "left_semi").where("message is not null").select("message").distinct()
+    if "name" not in events.columns:
+        return names
+    return events.join(names.toDF("name"), "name", "left_semi").select("message").distinct()
 
 
 def without_messages(events: DataFrame, messages: DataFrame) -> DataFrame:
