@@ -57,6 +57,7 @@ __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 
 _T = TypeVar("_T")
 _BURIAL_PERIOD_S = 0.5
+_MOVE_S = 1.0  # a process that is stopped while it puts what waited
 
 
 # ---- what all queues have in common ----
@@ -275,7 +276,11 @@ class _Base(Awaited[_T], Ending):
         try:
             if self._local.end() == DROPPED:
                 return 0
-            return self._waiting() + self._local.count()[0]
+            waiting, count = self._waiting(), self._local.count()[0]
+            if waiting and not count:  # it is about to be put, or was put and got a moment ago
+                await_so(lambda: self._local.count()[0] > 0 or not self._waiting(), Deadline(_MOVE_S))
+                waiting, count = self._waiting(), self._local.count()[0]
+            return waiting + count
         except TROUBLE as error:
             self._fail(error)
 
@@ -440,7 +445,8 @@ class Queue(_Base[_T]):
     def qsize(self) -> int:
         """Return how many objects no process has got yet.
 
-        Exact while no process puts or gets; with what waits in any process for room.
+        Exact while no process puts or gets; with what waits in any process for room, which counts twice for the moment
+        in which it is put.
 
         Errors: OSError if the bus is damaged.
 

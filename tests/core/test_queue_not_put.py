@@ -231,10 +231,15 @@ def test_what_a_handler_raises_from_a_put_of_its_own_is_not_taken_for_that_of_th
             is_put = True
         except (RefusedError, busq.Full):
             is_put = False
+        # What waited for room counts twice for the moment in which a thread puts it.
+        wait_until(
+            lambda n=n_before: queue.qsize() - fill <= handed(sent) - n, what=f"put as often as handed on, at {at}"
+        )
         n_put = queue.qsize() - fill
         assert is_put <= n_put <= handed(sent) - n_before <= 1, (at, is_put, n_put, handed(sent))
-        while queue.qsize():
+        for _ in range(fill + n_put):
             queue.get(timeout=PATIENCE_S)
+        wait_until(lambda: queue.qsize() == 0, what=f"empty, at {at}")
         if handler.left > 0:
             assert at > 1
             return

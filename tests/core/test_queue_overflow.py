@@ -4,8 +4,11 @@
 from __future__ import annotations
 
 import errno
+import threading
+import time
 from collections import namedtuple
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from conftest import PATIENCE_S
@@ -64,3 +67,27 @@ def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(
         queue.put(bytes(500_000))
     queue.put("small")
     assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 4)] == [*range(CAPACITY + 3), "small"]
+
+
+def test_a_queue_is_empty_once_all_was_got_though_what_waited_is_still_counted(
+    queue: busq.Queue[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else `while not queue.empty(): queue.get()` waits for what never comes."""
+    core, has_got = overflow.core, threading.Event()
+
+    class SlowCore:
+        keep = core.keep
+
+        @staticmethod
+        def settle(items: Any) -> None:
+            if len(items) == 1:
+                has_got.wait(PATIENCE_S)
+                time.sleep(0.05)
+            core.settle(items)
+
+    monkeypatch.setattr(overflow, "core", SlowCore)
+    for _ in range(CAPACITY + 3):
+        queue.get(timeout=PATIENCE_S)
+    has_got.set()
+    assert queue.empty()
+    assert queue.qsize() == 0
