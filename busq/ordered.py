@@ -51,7 +51,7 @@ class OrderedPeer(Peer):
 
     It has the methods of `Peer`, and any number of threads may use it.  A native thread answers packets of the protocol
     while the application computes.  Joining with `resume` or `durable`, and receiving with `ack=True`, are refused:
-    only bus1 can give them.
+    only bus1 can give them.  Under an order with on_crash=go-on nothing waits for peers that have died or closed.
 
     >>> import busq
     >>> with busq.Bus.create("doc-ordered", order="fifo", peers=2) as bus, bus.join("a") as a, bus.join("b") as b:

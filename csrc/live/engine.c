@@ -75,7 +75,7 @@ void busq_engine_settle_event(busq_live *live)
   uint64_t count = 1;
   if (live->event_fd < 0)
     return;
-  const bool is_ready = live->inbox_first || live->is_drained || live->is_closed ||
+  const bool is_ready = busq_engine_has_message(live) || live->is_drained || live->is_closed ||
                         (live->failure && live->failure != BUSQ_SHUTDOWN) ||
                         busq_group_check_wait(live, true) != BUSQ_OK;
   if (live->event_is_raised == is_ready)
@@ -105,10 +105,12 @@ static void do_send(busq_live *live, const busq_order_effect *effect)
     busq_link_send(live, effect->to, packet, sent);
     return;
   }
-  const uint32_t count = effect->to == BUSQ_TO_ALL ? live->n : entry->n_destinations;
+  const bool is_to_all = effect->to != BUSQ_TO_DESTINATIONS;
+  const uint32_t left_out = effect->to == BUSQ_TO_REST ? busq_message_origin(said->message) : live->self;
+  const uint32_t count = is_to_all ? live->n : entry->n_destinations;
   for (uint32_t i = 0; i < count; i++) {
-    const uint32_t to = effect->to == BUSQ_TO_ALL ? i : busq_entry_destinations(entry)[i];
-    if (to != live->self)
+    const uint32_t to = is_to_all ? i : busq_entry_destinations(entry)[i];
+    if (to != live->self && to != left_out)
       busq_link_send(live, to, packet, sent);
   }
 }
@@ -130,6 +132,7 @@ static void do_deliver(busq_live *live, busq_live_entry *entry)
   }
   busq_entry_retain(entry);
   entry->next = NULL;
+  entry->after = live->n_pending_ever;
   if (live->inbox_first)
     live->inbox_last->next = entry;
   else
@@ -168,9 +171,20 @@ static void do_done(busq_live *live, busq_live_entry *entry)
   busq_link_announce(live, &live->moved);
 }
 
+/* The packet has brought its message again, perhaps after it was done with here. */
+static int do_ignore(busq_live *live, uint64_t message)
+{
+  busq_live_entry *entry = message ? busq_table_find(&live->messages, message) : NULL;
+  if (entry && entry->is_new)
+    busq_table_drop(&live->messages, entry, BUSQ_KEPT_FOR_ME | BUSQ_KEPT_PASSING);
+  return BUSQ_OK;
+}
+
 static int perform(void *driver, busq_order_effect *effect)
 {
   busq_live *live = driver;
+  if (effect->kind == BUSQ_DO_IGNORE)
+    return do_ignore(live, live->received);
   if (effect->kind == BUSQ_DO_SEND) {
     do_send(live, effect);
     return BUSQ_OK;
@@ -221,14 +235,16 @@ static bool step_receive(busq_live *live, const busq_wire_packet *packet, uint32
       .packet = {.message = packet->message, .stamp = packet->stamp, .note = packet->note, .kind = packet->kind},
   };
   event.packet.from = from;
+  live->received = packet->message;
   const int result = step(live, &event);
   if (result == BUSQ_FULL)
     return false;
   if (result)
     live->failure = BUSQ_CORRUPT;
-  const bool was_passing = packet->message && !(live->order->traits & BUSQ_ORDER_WHOLE_GROUP);
-  entry = was_passing ? busq_table_find(&live->messages, packet->message) : NULL;
-  if (entry && (entry->kept & BUSQ_KEPT_PASSING))
+  entry = packet->message ? busq_table_find(&live->messages, packet->message) : NULL;
+  if (entry)
+    entry->is_new = false;
+  if (entry && (entry->kept & BUSQ_KEPT_PASSING) && !(live->order->traits & BUSQ_ORDER_WHOLE_GROUP))
     busq_table_drop(&live->messages, entry, BUSQ_KEPT_PASSING);
   return true;
 }
@@ -296,7 +312,7 @@ static void retry(busq_live *live)
     while (rest) {
       busq_live_refused *refused = rest;
       rest = refused->next;
-      const bool must_wait = (live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && has_refused_of(live, refused->from);
+      const bool must_wait = live->keeps_order && has_refused_of(live, refused->from);
       if (must_wait || !step_receive(live, &refused->packet, refused->from))
         refuse(live, &refused->packet, refused->from);
       else
@@ -326,6 +342,7 @@ static bool keep_payload(busq_live *live, const busq_message *message, const bus
   }
   memcpy(entry->wire, message->data, message->size_bytes);
   entry->kept = BUSQ_KEPT_PASSING;
+  entry->is_new = true;
   for (uint32_t i = 0; i < n_destinations; i++)
     if (busq_entry_destinations(entry)[i] == live->self)
       entry->kept = BUSQ_KEPT_FOR_ME | BUSQ_KEPT_MINE;
@@ -371,8 +388,7 @@ static void accept(busq_live *live, const busq_message *message)
   live->facts.bytes_received += message->size_bytes;
   if (packet.kind < BUSQ_LIVE_KINDS_MAX)
     live->facts.received[packet.kind]++;
-  const bool must_wait =
-      live->refused_first && (live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && has_refused_of(live, from);
+  const bool must_wait = live->refused_first && live->keeps_order && has_refused_of(live, from);
   if (must_wait || !step_receive(live, &packet, from))
     refuse(live, &packet, from);
   else if (live->refused_first || live->early_first)
@@ -405,6 +421,34 @@ static bool receive(busq_live *live)
   return true;
 }
 
+/* ---- deaths ---- */
+
+/* Whether all that the member, which is gone, has sent us is taken: its last packet was in our mailbox when it was found gone. */
+static bool has_come(busq_live *live, uint32_t process)
+{
+  busq_peer_facts facts;
+  busq_member *member = &live->members[process];
+  if (busq_bus_examine_peer(live->bus, live->self, &facts) != BUSQ_OK)
+    return false;
+  if (!member->to_take)
+    member->to_take = facts.received + facts.depth;
+  return (!facts.depth || facts.received >= member->to_take) && !has_refused_of(live, process);
+}
+
+static void learn(busq_live *live)
+{
+  for (uint32_t process = 0; process < live->n && live->n_learnt < live->n_gone; process++) {
+    busq_order_event event = {.kind = BUSQ_ON_SUSPECT, .packet.from = process};
+    if (live->members[process].state != BUSQ_MEMBER_GONE || busq_group_suspects(live->state, process) ||
+        !has_come(live, process))
+      continue;
+    live->n_learnt++;
+    if (step(live, &event) != BUSQ_OK)
+      live->failure = BUSQ_CORRUPT;
+    retry(live);
+  }
+}
+
 bool busq_engine_turn(busq_live *live)
 {
   const int failed_before = live->failure;
@@ -415,6 +459,8 @@ bool busq_engine_turn(busq_live *live)
       live->failure = BUSQ_CORRUPT;
     retry(live);
   }
+  if (BUSQ_UNLIKELY(live->goes_on && live->n_learnt < live->n_gone && !live->failure))
+    learn(live);
   if (live->failure != failed_before) {
     busq_link_announce(live, &live->came);
     busq_link_announce(live, &live->moved);
@@ -511,10 +557,16 @@ bool busq_engine_is_open(const busq_live *live, uint32_t first, uint32_t last)
   return false;
 }
 
+bool busq_engine_has_message(const busq_live *live)
+{
+  const busq_live_entry *first = live->inbox_first;
+  return first && (!live->goes_on || first->after <= live->n_pending_ever - live->n_pending);
+}
+
 busq_live_entry *busq_engine_take(busq_live *live)
 {
   busq_live_entry *entry = live->inbox_first;
-  if (!entry)
+  if (!busq_engine_has_message(live))
     return NULL;
   live->inbox_first = entry->next;
   if (BUSQ_UNLIKELY(entry->taken)) /* and was given back */

@@ -12,6 +12,11 @@
  * packets too, where the protocol needs FIFO channels.  What comes damaged, or from a process that is not the member of
  * that number, is dropped and counted.
  *
+ * Under on_crash=go-on the order hears of a member that is gone when all is taken that was in the mailbox then.  A process that is
+ * killed leaves the effects of its steps up to some place, as the model of deaths has it (order/order.h): a packet that finds no
+ * room holds up all packets to any member that are sent after it, and messages that were delivered after it wait for it, too.  So a
+ * member that is stopped may hold up those that send to it.
+ *
  * Everything here wants the mutex.
  */
 #include "live/member.h"
@@ -25,6 +30,9 @@ int busq_engine_submit(busq_live *live, const uint32_t *destinations, uint32_t n
 bool busq_engine_is_open(const busq_live *live, uint32_t first, uint32_t last);
 /* Does what can be done: takes what has come, lets go what may leave.  True where more has come than it took. */
 bool busq_engine_turn(busq_live *live);
+/* Whether there is a message for the application.  Where others go on when this process dies, it waits until all packets that were
+ * sent before its delivery have left. */
+bool busq_engine_has_message(const busq_live *live);
 /* A message for the application, which owns the reference; NULL where there is none. */
 busq_live_entry *busq_engine_take(busq_live *live);
 /* Messages that were taken and that the application has not seen stand before all others again, in the order in which

@@ -83,14 +83,22 @@ static void outbox_add(busq_live *live, busq_live_pending *pending)
     busq_link_nudge(live, busq_time_now_ns() + live->retry_ns);
   }
   link->last = pending;
+  pending->sequence = live->n_pending_ever++;
   live->n_pending++;
+}
+
+/* A process may die at any moment, and what waits here dies with it.  So where others go on then, each packet leaves after all
+ * earlier ones to any member. */
+static bool must_wait(const busq_live *live, uint32_t to)
+{
+  return live->goes_on ? live->n_outboxes : live->links[to].first != NULL;
 }
 
 /* Behind what waits already; `pending` where the packet was held back. */
 static void leave(busq_live *live, uint32_t to, busq_wire_packet packet, busq_live_entry *entry,
                   busq_live_pending *pending)
 {
-  if (!live->links[to].first && post(live, to, &packet, entry)) {
+  if (!must_wait(live, to) && post(live, to, &packet, entry)) {
     if (pending)
       pending_free(pending);
     return;
@@ -101,19 +109,43 @@ static void leave(busq_live *live, uint32_t to, busq_wire_packet packet, busq_li
     outbox_add(live, pending);
 }
 
-static bool outbox_work(busq_live *live, busq_live_link *link)
+/* False where the first packet of this outbox finds no room. */
+static bool post_first(busq_live *live, busq_live_link *link)
+{
+  busq_live_pending *pending = link->first;
+  if (!post(live, pending->to, &pending->packet, pending->entry))
+    return false;
+  link->first = pending->next;
+  live->n_outboxes -= !link->first;
+  live->n_pending--;
+  pending_free(pending);
+  return true;
+}
+
+/* The outbox with the packet that has waited longest; there is one. */
+static busq_live_link *oldest_outbox(const busq_live *live)
+{
+  busq_live_link *oldest = NULL;
+  for (uint32_t to = 0; to < live->n; to++) {
+    busq_live_link *link = &live->links[to];
+    if (link->first && (!oldest || link->first->sequence < oldest->first->sequence))
+      oldest = link;
+  }
+  return oldest;
+}
+
+static bool outboxes_work(busq_live *live)
 {
   bool has_moved = false;
-  while (link->first && post(live, link->first->to, &link->first->packet, link->first->entry)) {
-    busq_live_pending *pending = link->first;
-    link->first = pending->next;
-    pending_free(pending);
-    live->n_pending--;
+  while (live->goes_on && live->n_outboxes && post_first(live, oldest_outbox(live)))
     has_moved = true;
-  }
-  live->n_outboxes -= !link->first;
-  if (has_moved)
+  for (uint32_t to = 0; to < live->n && live->n_outboxes && !live->goes_on; to++)
+    while (live->links[to].first && post_first(live, &live->links[to]))
+      has_moved = true;
+  if (has_moved) {
     busq_link_announce(live, &live->moved);
+    busq_link_announce(live, &live->came); /* a message may have waited for it */
+  }
   return has_moved;
 }
 
@@ -166,7 +198,7 @@ void busq_link_send(busq_live *live, uint32_t to, busq_wire_packet packet, busq_
     return;
   }
   uint64_t due_ns = busq_time_now_ns() + delay_ns;
-  if ((live->order->traits & BUSQ_ORDER_FIFO_CHANNELS) && due_ns < link->last_due_ns)
+  if (live->keeps_order && due_ns < link->last_due_ns)
     due_ns = link->last_due_ns;
   link->last_due_ns = due_ns;
   busq_live_pending *pending = pending_new(live, to, packet, entry);
@@ -193,10 +225,7 @@ uint32_t busq_link_work(busq_live *live)
     }
   }
   if (live->n_outboxes) {
-    bool has_moved = false;
-    for (uint32_t to = 0; to < live->n && live->n_outboxes; to++)
-      if (live->links[to].first)
-        has_moved |= outbox_work(live, &live->links[to]);
+    const bool has_moved = outboxes_work(live);
     const uint64_t longer_ns = 2 * live->retry_ns;
     live->retry_ns = has_moved ? RETRY_NS_MIN : longer_ns < RETRY_NS_MAX ? longer_ns : RETRY_NS_MAX;
   }
@@ -257,6 +286,8 @@ static bool has_credit(const busq_live *live, uint32_t to)
 
 static bool has_place(const busq_live *live, uint32_t to)
 {
+  if (live->members[to].state == BUSQ_MEMBER_GONE)
+    return true;
   return live->links[to].held < live->capacity && live->links[to].held_bytes < live->credit_bytes;
 }
 

@@ -85,6 +85,8 @@ static int live_new(busq_bus *bus, const busq_bus_facts *facts, busq_live **live
   live->bus = bus;
   live->order = order;
   live->options = options;
+  live->keeps_order = busq_channels_keep_order(order, options, BUSQ_CHANNELS_AS_NEEDED);
+  live->goes_on = options & BUSQ_OPTION_GO_ON;
   live->n = facts->peers;
   live->capacity = facts->capacity;
   live->credit_bytes = facts->arena_bytes / 2;
@@ -134,6 +136,12 @@ static int live_find_self(busq_live *live, const char *name, size_t name_bytes)
   return result;
 }
 
+/* Packets that are held back die with their process, and later ones have arrived. */
+static int shuffles_the_dead(const busq_live *live)
+{
+  return busq_error(BUSQ_INVALID, "order %s with on_crash=go-on: no packet may be held back", live->order->name);
+}
+
 int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const busq_live_options *options,
                    busq_live **livep)
 {
@@ -144,7 +152,8 @@ int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const bus
     result = live_new(bus, &facts, &live);
   if (result)
     return result;
-  result = busq_peer_join(bus, name, name_bytes, &live->port);
+  const bool shuffles = options && options->shuffle_ns && live->goes_on;
+  result = shuffles ? shuffles_the_dead(live) : busq_peer_join(bus, name, name_bytes, &live->port);
   if (!result) {
     live->port->tracer.is_silent = true;
     result = live_find_self(live, name, name_bytes);
@@ -441,7 +450,7 @@ static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t li
     (void)busq_engine_turn(live);
     if (live->is_closed)
       return BUSQ_CLOSED;
-    if (BUSQ_UNLIKELY(live->waits_since) && live->inbox_first)
+    if (BUSQ_UNLIKELY(live->waits_since) && busq_engine_has_message(live))
       record_wait(live);
     int result = take(live, messages, limit, countp);
     if (result == BUSQ_OK)
@@ -462,7 +471,7 @@ static int recv_locked(busq_live *live, busq_live_message *messages, uint32_t li
     if (!live->waits_since)
       live->waits_since = busq_bus_recording_now(live->bus);
     result = busq_progress_wait(live, &live->came, left_ns);
-    if (result && !live->inbox_first)
+    if (result && !busq_engine_has_message(live))
       return live->is_closed ? BUSQ_CLOSED : result;
   }
 }
@@ -606,10 +615,10 @@ int busq_live_delay(busq_live *live, uint32_t process, uint64_t delay_ns)
   int result = enter(live);
   if (result)
     return result;
-  if (process < live->n)
+  if (process < live->n && !live->goes_on)
     live->links[process].delay_ns = delay_ns;
   else
-    result = busq_error(BUSQ_INVALID, "member %u of a group of %u", process, live->n);
+    result = live->goes_on ? shuffles_the_dead(live) : busq_error(BUSQ_INVALID, "member %u of a group of %u", process, live->n);
   pthread_mutex_unlock(&live->mutex);
   return result;
 }

@@ -75,7 +75,7 @@ int busq_group_lookup(busq_live *live, const char *name, size_t name_bytes, uint
 
 static bool needs(const busq_live *live, uint32_t process)
 {
-  return live->order->traits & BUSQ_ORDER_WHOLE_GROUP || (live->order->traits & BUSQ_ORDER_COORDINATED && process == 0);
+  return live->goes_on || live->order->traits & BUSQ_ORDER_WHOLE_GROUP || (live->order->traits & BUSQ_ORDER_COORDINATED && process == 0);
 }
 
 int busq_group_assemble(busq_live *live)
@@ -148,7 +148,7 @@ int busq_group_dead(const busq_live *live, uint32_t process)
 /* A member that is gone and that the order needs for any message at all. */
 static uint32_t missing(const busq_live *live)
 {
-  for (uint32_t process = 0; live->n_gone && process < live->n; process++)
+  for (uint32_t process = 0; live->n_gone && !live->goes_on && process < live->n; process++)
     if (live->members[process].state == BUSQ_MEMBER_GONE && needs(live, process))
       return process;
   return NOBODY;
@@ -199,7 +199,7 @@ static uint32_t culprit(const busq_live *live)
 int busq_group_check_wait(busq_live *live, bool is_receiving)
 {
   const uint64_t now_ns = busq_time_now_ns();
-  if (!live->n_gone || now_ns - live->moved_ns < QUIET_NS)
+  if (!live->n_gone || live->goes_on || now_ns - live->moved_ns < QUIET_NS)
     return BUSQ_OK;
   uint32_t process = missing(live);
   if (process != NOBODY)

@@ -41,7 +41,7 @@ typedef struct {
   uint32_t incarnation;
   uint64_t target; /* what busq_peer_send takes */
   uint64_t glanced_ns; /* when its life was last looked at before a send, by the tick */
-  uint64_t to_take;    /* so many packets had come for it at compared_ns */
+  uint64_t to_take;    /* so many packets had come for it at compared_ns; of one that is gone, for us, at that time */
   uint32_t name_bytes;
   char name[256];
 } busq_member;
@@ -54,6 +54,7 @@ struct busq_live_pending {
   busq_live_pending *next;
   busq_live_entry *entry; /* holds a reference; NULL where the kind has no payload */
   busq_wire_packet packet;
+  uint64_t sequence; /* in an outbox: how many came before it into any */
   uint32_t to;
 };
 
@@ -100,6 +101,8 @@ struct busq_live {
   const busq_order *order;
   void *state;
   uint32_t options;
+  bool keeps_order; /* of packets between two members */
+  bool goes_on;     /* on_crash=go-on */
   uint32_t n;
   uint32_t self;
   uint32_t capacity;
@@ -123,6 +126,7 @@ struct busq_live {
   busq_live_entry *early_last;
   busq_live_refused *refused_first;
   busq_live_refused *refused_last;
+  uint64_t received; /* the message that the packet at hand is about */
   busq_member *members; /* [n] */
   busq_live_link *links; /* [n] */
   uint32_t *others;      /* [n], scratch: destinations of the message at hand */
@@ -131,6 +135,7 @@ struct busq_live {
   uint32_t n_known;      /* members that are here or gone */
   uint32_t n_gone;
   uint32_t last_gone;
+  uint32_t n_learnt; /* of them, the order goes on without so many */
   uint32_t n_told; /* of members that are gone: recv has reported that messages to them are stuck */
   uint32_t next_number;    /* of our next message */
   uint32_t next_multicast; /* of our next send */
@@ -138,6 +143,7 @@ struct busq_live {
   uint32_t waiting_max;
   uint32_t n_outboxes; /* links with packets that found no room */
   uint64_t n_pending;  /* these packets */
+  uint64_t n_pending_ever;
   busq_live_due *due;  /* a heap */
   uint32_t n_due;
   uint32_t due_room;

@@ -31,11 +31,13 @@ struct busq_live_entry {
   uint64_t name;
   uint32_t references;
   uint32_t kept;
+  uint32_t is_new; /* it came with the packet that the order is given next, or now */
   uint32_t n_destinations;
   uint64_t wire_bytes;
   uint64_t payload_bytes;
   uint64_t payload_offset; /* in the wire block */
   uint64_t taken;          /* by the application, as its so-many-th; 0: not so far */
+  uint64_t after;          /* delivered when so many packets had found no room so far */
   uint64_t begun;          /* of our own, during a recording: when it was sent */
   _Alignas(8) char wire[];
 };

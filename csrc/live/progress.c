@@ -90,10 +90,10 @@ static void *progress_main(void *argument)
       pthread_mutex_unlock(&live->mutex);
       pthread_mutex_lock(&live->mutex);
     } else {
-      if (live->event_fd >= 0)
+      if (live->event_fd >= 0 || live->goes_on)
         busq_group_look(live);
       if (!live->n_drivers)
-        (void)sleep_in_mailbox(live, 20 * SLICE_NS, &live->facts.thread_wakeups);
+        (void)sleep_in_mailbox(live, live->goes_on ? SLICE_NS : 20 * SLICE_NS, &live->facts.thread_wakeups);
     }
   }
   pthread_mutex_unlock(&live->mutex);

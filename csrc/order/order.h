@@ -156,7 +156,7 @@ typedef struct {
   const char *name; /* as people write it: "ack=all" */
   uint32_t option;
   bool is_experiment; /* for the laboratory: taken, but not offered; what the order claims is not known to hold with it
-                       * (but for BUSQ_OPTION_GO_ON, which the live driver does not take so far) */
+                       * (but for BUSQ_OPTION_GO_ON) */
 } busq_order_option_name;
 
 /* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this

@@ -98,7 +98,7 @@ static int region_boot_id(uint8_t boot_id[16])
 /* ---- creating ---- */
 
 /* The order's name, with options, is kept as it was written. */
-static int region_check_order(const char *order)
+static int region_check_order(const char *order, uint32_t peers)
 {
   uint32_t options;
   if (!order || strcmp(order, "bus1") == 0)
@@ -107,8 +107,8 @@ static int region_check_order(const char *order)
     return busq_error(BUSQ_INVALID, "order \"%.80s\": expected less than %u bytes", order, BUSQ_LAYOUT_ORDER_BYTES);
   if (!busq_order_parse(order, &options))
     return BUSQ_INVALID;
-  return options & BUSQ_ORDER_GO_ON
-             ? busq_error(BUSQ_INVALID, "order \"%s\": on a bus no order hears of deaths; leave on_crash=go-on out", order)
+  return options & BUSQ_ORDER_GO_ON && peers > BUSQ_ORDER_MORTALS_MAX
+             ? busq_error(BUSQ_INVALID, "order \"%s\" for %u peers: expected at most %d", order, peers, BUSQ_ORDER_MORTALS_MAX)
              : BUSQ_OK;
 }
 
@@ -141,7 +141,7 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
                       config->peers, config->capacity, (unsigned long long)config->arena_bytes, BUSQ_LAYOUT_PEERS_MAX,
                       BUSQ_LAYOUT_CAPACITY_MAX, (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MIN,
                       (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MAX);
-  return region_check_order(config->order);
+  return region_check_order(config->order, config->peers);
 }
 
 static int region_reserve(busq_bus *bus, const char *directory)
