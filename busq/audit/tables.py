@@ -69,7 +69,7 @@ _COLUMNS: Mapping[str, tuple[pa.Field, ...]] = {
         ),
         _column("format", pa.string(), "of the logs", nullable=False),
         _column("order", pa.string(), "whose claims were held against it; null if nobody said"),
-        _column("ok", pa.bool_(), "whether every claimed property holds; null if nothing could be judged"),
+        _column("ok", pa.bool_(), "claimed properties hold, and the logs are sound; null if nothing could be judged"),
         _column("processes", _TEXTS, "their names", nullable=False),
         _column("messages", pa.int64(), "sent", nullable=False),
         _column("deliveries", pa.int64(), "of messages", nullable=False),

@@ -276,10 +276,11 @@ def _with_certain(spark: SparkSession, case: Case, checks: dict[str, Check], bud
 
     Where files can be looked at, these messages are put into some of their own: one sort spares many joins.
     """
-    doubt = _doubtful(case) if certain.open_faults(checks) else None
-    if doubt is None:
+    faults = certain.open_faults(checks)
+    doubt = _doubtful(case) if faults else None
+    if doubt is None or not faults & doubt[1]:
         return checks
-    doubtful, judged, reason = doubt[0].persist(), certain.open_faults(checks) & doubt[1], doubt[2]
+    doubtful, judged, reason = doubt[0].persist(), faults & doubt[1], doubt[2]
     found_again = {"impossible"} if case.is_renamed else {"impossible", "resent"}
     findings = [finding for finding in case.findings if finding.kind not in found_again | {reason}]
     events = without_messages(case.events, doubtful)

@@ -141,13 +141,13 @@ class Case:
         self.findings += layout.told_again(repetitions - (self.total("deliveries") - deliveries))
 
     def _find_holes(self, has_repetitions: bool) -> None:
+        told = {finding.process for finding in self.findings if finding.kind == "doubled"}
         for process, row in sorted(self.profile.items()):
             lacking = row["last"] - row["first"] + 1 - row["rows"] + (row["first"] if row["first"] > 1 else 0)
             if lacking > 0:
                 text = f"{amount(lacking, 'event')} of {self.names[process]} are missing: its positions have holes"
                 self.findings.append(Finding("gap", text, lacking, process=self.names[process]))
 
-            told = {finding.process for finding in self.findings if finding.kind == "doubled"}
             if (ties := self.ties.get(process, 0)) and self.names[process] not in told:
                 self.findings.append(doubled("", self.names[process], ties, has_repetitions=has_repetitions))
 
