@@ -14,7 +14,7 @@ from busq.audit import views_check
 from busq.audit.clock_check import clock_faults
 from busq.audit.result import INVALID, UNKNOWN, VALID, Check
 from busq.audit.spark.large_run import checks as relations
-from busq.audit.spark.large_run import latencies, vector_clocks, views
+from busq.audit.spark.large_run import latencies, repack, vector_clocks, views
 from busq.audit.spark.large_run.profile import Case
 from busq.trace.schema import Kind
 
@@ -140,12 +140,9 @@ def judge_views(case: Case) -> Check:
     """Judge the views of groups."""
     if not case.total("grouped"):
         return Check("views", UNKNOWN, text=views_check.NOTHING, engine="relational")
-    places = views.placed(case.events, block=case.block).persist(StorageLevel.DISK_ONLY)  # looked at many times
-    try:
+    with repack.kept(views.placed(case.events, block=case.block)) as places:
         row = views.found(views.faults(places, torn=case.torn)).collect()[0]
         n_sights = row["n"] or places.where("is_sight").count()
-    finally:
-        places.unpersist()
     if not row["n"]:
         return views_check.unrefuted(n_sights, row["n_open"], engine="relational")
     first = row["first"].asDict()

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -30,9 +31,10 @@ from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.spark.sessions.driver import parallelism, shares_files
 from busq.audit.spark.sessions.places import sweep
+from busq.trace import places
 from busq.trace.schema import SCHEMA
 
-__all__ = ["is_possible", "remove", "repacked", "workplace"]
+__all__ = ["is_possible", "kept", "remove", "repacked", "workplace"]
 
 ROWS_PER_TASK = 1_000_000
 PLACES_MAX = 1024  # processes whose places stand in a plan
@@ -68,6 +70,25 @@ def _beside(spark: SparkSession) -> Path:
     base = spilled or Path(tempfile.gettempdir())
     sweep(base, _PREFIX)
     return base
+
+
+@contextlib.contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Give a frame that is joined with itself again and again, kept on disk, while a block lasts.
+
+    In files, where all executors see one folder: a plan begins there, and Spark need not think over what led to it.
+    """
+    if not is_possible(frame.sparkSession):
+        frame = frame.persist(StorageLevel.DISK_ONLY)
+        try:
+            yield frame
+        finally:
+            frame.unpersist()
+        return
+    with workplace(frame.sparkSession) as folder:
+        path = places.on_spark(str(folder / "kept"))
+        frame.write.parquet(path, compression="snappy")
+        yield frame.sparkSession.read.schema(frame.schema).parquet(path)
 
 
 def remove(folder: Path) -> None:

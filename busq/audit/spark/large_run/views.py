@@ -16,7 +16,8 @@ it, and the next view, which the second one saw too early.
 ...     (1, 2, "deliver", 1, None, None, None, None),
 ... ]
 >>> seen = conformed(spark.createDataFrame(rows, f"{columns}, members array<int>"))
->>> faults(placed(seen)).select("fault", "group", "view", "process", "message", "other_view").collect()
+>>> places = spark.createDataFrame(placed(seen).toArrow())
+>>> faults(places).select("fault", "group", "view", "process", "message", "other_view").collect()
 [Row(fault=2, group='g', view=1, process=1, message=1, other_view=2)]
 """
 
@@ -45,8 +46,8 @@ def placed(events: DataFrame, *, block: int = BLOCK) -> DataFrame:
     if it did not in this life; life, where that began.
     Cost: a join of deliveries with what was sent to groups, and that of `busq.spark.checks.before`.
 
-    >>> places = placed(seen).where("process = 1").orderBy("position")
-    >>> [tuple(row) for row in places.select("position", "is_sight", "number", "sent_view", "seen_at").collect()]
+    >>> of_one = places.where("process = 1").orderBy("position")
+    >>> [tuple(row) for row in of_one.select("position", "is_sight", "number", "sent_view", "seen_at").collect()]
     [(0, True, 1, None, None), (1, True, 2, None, 0), (2, False, None, 1, 1)]
     """
     sights, lives = _sights(events), _lives(events)
@@ -81,7 +82,7 @@ def faults(given: DataFrame, *, torn: Sequence[int] = ()) -> DataFrame:
     because the log of the process, one of the `torn`, lacks events.
     Cost: joins of views with each other, and of what was delivered with the views that it was delivered in.
 
-    >>> faults(placed(seen)).select("fault", "view", "process", "message", "other", "is_open").collect()
+    >>> faults(places).select("fault", "view", "process", "message", "other", "is_open").collect()
     [Row(fault=2, view=1, process=1, message=1, other=0, is_open=False)]
     """
     seen = given.where("is_sight").select("process", "group", "position", "number", "members", "is_whole", "is_in",
@@ -102,7 +103,7 @@ def faults(given: DataFrame, *, torn: Sequence[int] = ()) -> DataFrame:
 def found(given: DataFrame) -> DataFrame:
     """Count what `faults` gave: n, n_open, and the first fault (`first`), as the observer in C chooses it.
 
-    >>> found(faults(placed(seen))).select("n", "n_open", "first.process").collect()
+    >>> found(faults(places)).select("n", "n_open", "first.process").collect()
     [Row(n=1, n_open=0, process=1)]
     """
     first = F.struct(
