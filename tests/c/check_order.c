@@ -5,7 +5,9 @@
  *     check_order ORDER [NAME=VALUE...]
  *
  *     processes=3  messages=1  fan_out=1  to_all=0  with_self=0  fifo=0  doubled=0  lost=0  crashes=0
- *     behaviour=free|reply|job|side  search=depth|breadth  counts_moves=0  reductions=SET  judged=NAME,NAME...  memory_mib=64
+ *     behaviour=free|reply|job|side  search=depth|breadth  counts_moves=0  walks=0  reductions=SET  judged=NAME,NAME...  memory_mib=64
+ *
+ * With walks that many random executions are tried, and nothing is searched.
  *
  * With to_all every message goes to all that it may go to, instead of to every choice of at most fan_out.
  *
@@ -127,6 +129,8 @@ static void read_argument(busq_check_config *config, uint32_t *to_allp, const ch
     config->behaviour = choice_of(value, behaviours, 4);
   else if (strcmp(name, "search") == 0)
     config->search = choice_of(value, searches, 2);
+  else if (strcmp(name, "walks") == 0)
+    config->search = (config->walks = number_of(value)) ? BUSQ_CHECK_WALK : config->search;
   else if (strcmp(name, "judged") == 0)
     config->judged = judged_of(value);
   else if (strcmp(name, "memory_mib") == 0)

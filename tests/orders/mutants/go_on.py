@@ -9,6 +9,7 @@ ONE = Bound(3, 1, to_all=1, crashes=1)  # of the table in docs/explanation/when-
 WITH_OWN = Bound(3, 1, to_all=1, with_self=1, crashes=1)
 ALONE = Bound(3, 1, crashes=1)
 TWO = Bound(3, 2, crashes=1)
+TWO_DEATHS = Bound(4, 1, fan_out=4, with_self=1, crashes=2, walks=60_000)
 SEND_ON = """  busq_do_send(effects, BUSQ_TO_DESTINATIONS,
                (busq_order_packet){"""
 SEND_FINAL = """    busq_do_send(effects, BUSQ_TO_DESTINATIONS,
@@ -85,6 +86,12 @@ GO_ON = [
             "refused",
             ONE,
             (("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),),
+        ),
+        (
+            "a flush of the time before a second death counts",
+            "refused",
+            TWO_DEATHS,
+            (("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),),
         ),
         (
             "nobody says that it has sent on all that came from the dead",
@@ -261,6 +268,12 @@ GO_ON = [
             (("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),),
         ),
         (
+            "a flush of the time before a second death counts",
+            "stuck",
+            TWO_DEATHS,
+            (("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),),
+        ),
+        (
             "nobody says that it has sent on all that came from the dead",
             "stuck",
             ONE,
@@ -340,6 +353,12 @@ GO_ON = [
             "total",
             WITH_OWN,
             (("&& group->suspected & ~self->flushed[process])", "&& process == group->n_processes)"),),
+        ),
+        (
+            "a flush of the time before a second death counts",
+            "total",
+            TWO_DEATHS,
+            (("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),),
         ),
         (
             "what is settled is not sent to the others",

@@ -20,6 +20,7 @@ class Bound:
     behaviour: str = "free"  # or side: every process hears of every delivery
     crashes: int = 0
     counts_moves: int = 0  # states that differ in their number of moves are different: no circles
+    walks: int = 0  # random executions instead of a search
 
     def arguments(self) -> list[str]:
         return [f"{name}={value}" for name, value in vars(self).items()]
@@ -31,6 +32,7 @@ class Bound:
         text += f", {self.doubled} doubled" if self.doubled else ""
         text += f", {self.lost} lost" if self.lost else ""
         text += f", {self.crashes} dead" if self.crashes else ""
+        text += f", {self.walks} walks" if self.walks else ""
         text += ", side channels" if self.behaviour == "side" else ""
         return text + (", moves counted" if self.counts_moves else "")
 
