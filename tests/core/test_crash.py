@@ -20,6 +20,17 @@ SOURCES = HERE.parent / "csrc"
 ROW = re.compile(
     r"(?P<case>\S+) +(?P<fate>kill|stop) +(?P<points>\d+) +(?P<runs>\d+) +(?P<block_ms>[\d.]+) ms .*(?P<ok>ok|FAULTS)$"
 )
+GIVE_BACK = """  if (first >= bus->geometry.huge_from)
+    busq_reserve_give_back(bus, first, busq_run_length(bus, first));"""
+FREE = """  for (uint64_t length = busq_run_length(bus, first); length > 1; length--) {
+    const uint64_t last = busq_load_acquire(&bus->table[first + length - 1].word);
+    BUSQ_ASSERT(first + length <= bus->geometry.extents);
+    BUSQ_STEP("run shrink");
+    busq_store_release(&bus->table[first].length, length - 1);
+    busq_extent_free(bus, first + length - 1, last);
+  }
+  busq_extent_give_back(bus, first);
+}"""
 BLOCK_MS_MAX = {"kill": 1000, "stop": 100}  # of the quickest of many attempts, each time
 
 
@@ -142,6 +153,7 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
             "!busq_reserve_run(bus, first, head_bytes)",
             "!busq_reserve_run(bus, first, bytes + head_bytes)",
         ),
+        ("huge", "kill", "shm/memory/large.c", f"{GIVE_BACK}\n{FREE}", f"{FREE[:-2]}\n{GIVE_BACK}\n}}"),
     ],
     ids=[
         "the mark after the head",
@@ -153,6 +165,7 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
         "the dead live",
         "none looks for what the dead released",
         "memory before it is a message's",
+        "memory goes back when it may be another's",
     ],
 )
 def test_a_broken_core_is_noticed_and_the_run_that_shows_it_can_be_repeated(

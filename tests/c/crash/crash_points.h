@@ -154,6 +154,8 @@ POINTS_WRAP(int, close, (int fd), (fd))
 POINTS_WRAP(ssize_t, write, (int fd, const void *bytes, size_t count), (fd, bytes, count))
 POINTS_WRAP(int, fcntl, (int fd, int command, void *argument), (fd, command, argument))
 POINTS_WRAP(int, fcntl64, (int fd, int command, void *argument), (fd, command, argument))
+POINTS_WRAP(int, fallocate, (int fd, int mode, off_t begin, off_t bytes), (fd, mode, begin, bytes))
+POINTS_WRAP(int, fallocate64, (int fd, int mode, off64_t begin, off64_t bytes), (fd, mode, begin, bytes))
 POINTS_WRAP(long, syscall, (long number, long a, long b, long c, long d, long e, long f), (number, a, b, c, d, e, f))
 
 /* ---- stores ---- */
