@@ -9,7 +9,13 @@ from .fasterfifo import FasterFifoAdapter, FasterFifoRawAdapter
 from .hyper import HyperQAdapter
 from .iceoryx import IceoryxAdapter, IceoryxViewAdapter
 from .native import CoreAdapter, FloorAdapter, RingAdapter
-from .of_objects import BusqQueueAdapter, DejaqAdapter, PySharedMemoryAdapter
+from .of_objects import (
+    BusqQueueAdapter,
+    DejaqAdapter,
+    LimitedQueueAdapter,
+    PySharedMemoryAdapter,
+    UnlimitedQueueAdapter,
+)
 from .ours import BusqAdapter, BusqViewAdapter
 from .standard import PipeAdapter, QueueAdapter, SimpleQueueAdapter
 from .zeromq import PubAdapter, PushAdapter
@@ -17,6 +23,8 @@ from .zeromq import PubAdapter, PushAdapter
 _CLASSES: tuple[type[Adapter], ...] = (
     BusqAdapter,
     BusqQueueAdapter,
+    LimitedQueueAdapter,
+    UnlimitedQueueAdapter,
     QueueAdapter,
     SimpleQueueAdapter,
     PipeAdapter,

@@ -22,6 +22,28 @@ class BusqQueueAdapter(OneQueueEach):
         return load("busq").Queue(case.depth)
 
 
+class LimitedQueueAdapter(BusqQueueAdapter):
+    """As many places as leave it in the cache, where several put."""
+
+    name = "busq.Queue-1792"
+    maxsize = 1792
+
+    def refuses(self, case: Case) -> str | None:
+        if len(case.workload.senders_to(case.workload.receivers[0])) == 1:
+            return "busq.Queue shows it: one process puts"
+        return super().refuses(case)
+
+    def make(self, case: Case) -> Any:
+        return load("busq").Queue(self.maxsize)
+
+
+class UnlimitedQueueAdapter(LimitedQueueAdapter):
+    """Without a limit: what finds no room for long waits in the processes that put."""
+
+    name = "busq.Queue-unlimited"
+    maxsize = 0
+
+
 class DejaqAdapter(OneQueueEach):
     """A ring of bytes, under semaphores with names."""
 
