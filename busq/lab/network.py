@@ -191,10 +191,9 @@ class Config:
         (True, False)
         """
         order, options = orders.parse(self.order)
-        if self.deaths:
-            return (order.claims - {"lost"}) | order.under_crashes(options)
+        kept = order.under_crashes(options) if self.deaths else {"lost"}
         may_lose = self.faults.lost_share > 0 or "on_gap=skip" in self.order
-        return order.claims - ({"lost"} if may_lose else set())
+        return (order.claims - {"lost"} | kept) - ({"lost"} if may_lose else set())
 
     @property
     def deaths(self) -> tuple[Crash, ...]:

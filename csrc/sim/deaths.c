@@ -45,6 +45,21 @@ static int announce(busq_sim *sim, uint32_t dead)
   return BUSQ_OK;
 }
 
+/* Jobs are recorded when they are caused: those that have not begun never do, and the one at work ends now. */
+static void cut_jobs(busq_sim *sim, uint32_t number)
+{
+  size_t n_kept = 0;
+  for (size_t place = 0; place < sim->n_records; place++) {
+    busq_sim_event event = sim->records[place];
+    const bool is_later = event.process == number && event.time_ns > sim->now_ns;
+    if (is_later && (event.kind == BUSQ_SIM_JOB || sim->records[place - 1].time_ns > sim->now_ns))
+      continue; /* the end of a job follows its beginning */
+    event.time_ns = is_later ? sim->now_ns : event.time_ns;
+    sim->records[n_kept++] = event;
+  }
+  sim->n_records = n_kept;
+}
+
 int busq_sim_die(busq_sim *sim, uint32_t number)
 {
   busq_sim_process *process = &sim->processes[number];
@@ -53,6 +68,7 @@ int busq_sim_die(busq_sim *sim, uint32_t number)
   process->inbox.head = process->inbox.n = 0;
   if (process->is_secret)
     sim->facts.secret_ns += sim->now_ns - process->secret_since_ns;
+  cut_jobs(sim, number);
   const int result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DIE, 0);
   return result == BUSQ_OK ? announce(sim, number) : result;
 }

@@ -99,6 +99,23 @@ def test_a_process_dies_behind_any_of_its_effects(effects: int) -> None:
     assert "die" not in kinds[:-1]
 
 
+def test_jobs_of_the_dead_end_with_them() -> None:
+    options = {"messages_per_process": 3, "interval_s": 0.0, "job_share": 1, "job_mean_s": 0.03}
+    result = play("none", sim.Crash(process=0, at_s=0.05), **options)
+    assert result.execution is not None
+    kinds = [event.kind for event in result.execution.events if event.process == 0]
+    assert kinds[-1] == "die"
+    assert kinds.count("deliver") > kinds.count("job") == kinds.count("rest") > 0
+
+
+@pytest.mark.parametrize("order", ["none", "fifo:on_gap=skip"])
+def test_what_the_network_loses_is_not_held_against_an_order(order: str) -> None:
+    faults = sim.Faults(lost_share=0.5)
+    result = sim.run(sim.Config(order=order, processes=3, crashes=1, faults=faults, judge=True))
+    assert result.packets_lost
+    assert (result.ok, result.verdicts["lost"].ok) == (True, False)
+
+
 def test_a_sequencer_that_dies_in_the_middle_of_a_multicast_leaves_one_without() -> None:
     dies = sim.Crash(process=0, effects=2)  # it sends, and one of two gets it
     without, successor = (play(order, dies) for order in ("sequencer", "sequencer:on_crash=go-on"))
