@@ -58,6 +58,7 @@ CONFIG = {
     "spark.default.parallelism": "2",
     # Compiling a plan, or thinking it over, takes longer than running it on so few rows.
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
