@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 
 from busq._util import arguments
 
@@ -40,7 +41,8 @@ class Crash:
 
     def __str__(self) -> str:
         """As `read` reads it: times in milliseconds."""
-        return f"{self.process}@{self.at_s * 1e3:.10g}" + (f"+{self.effects}" if self.effects else "")
+        at_ms = Decimal(str(float(abs(self.at_s)))).scaleb(3).normalize()
+        return f"{self.process}@{at_ms:f}" + (f"+{self.effects}" if self.effects else "")
 
 
 def read(text: str) -> int | tuple[Crash, ...]:
@@ -54,7 +56,7 @@ def read(text: str) -> int | tuple[Crash, ...]:
     found = [_ONE.fullmatch(one.strip()) for one in text.split(",")]
     if None in found:
         raise ValueError(f"{text!r}: expected how many processes die, or which and when in ms, as in 2@500,0@35+3")
-    return tuple(Crash(process=int(one[1]), at_s=float(one[2]) / 1e3, effects=int(one[3] or 0)) for one in found if one)
+    return tuple(Crash(process=int(one[1]), at_s=float(f"{one[2]}e-3"), effects=int(one[3] or 0)) for one in found if one)
 
 
 def drawn(count: int, processes: int, within_s: float, seed: int) -> tuple[Crash, ...]:

@@ -210,7 +210,8 @@ class Config:
 
     def _span_s(self) -> float:
         if self.schedule is not None:
-            return self.schedule.times_s[-1] - self.schedule.times_s[0] + self.propagation_delay_s
+            times_s = self.schedule.times_s or (0.0,)
+            return times_s[-1] - times_s[0] + self.propagation_delay_s
         packet_s = (self.payload_bytes + self.header_bytes) / self.bandwidth_bytes_per_s
         sends_s = self.messages_per_process * max(self.interval_s, self.fan_out * packet_s)
         return min(sends_s + self.propagation_delay_s, _SECONDS_MAX)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import doctest
 import itertools
 import random
+from array import array
 
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,7 @@ from click.testing import CliRunner
 from busq import sim
 from busq.cli import commands
 from busq.lab import crashes, deaths
+from busq.lab.workload import Schedule
 from busq.orders import ORDERS
 
 TAKEN = ("lost", "agreement", "uniform", "stuck")
@@ -145,6 +147,17 @@ def test_the_same_seed_gives_the_same_deaths_and_they_can_be_given_back() -> Non
     assert results[0] == results[1] == results[2]
     assert len(results[0]["deaths"]) == 3
     assert sim.Config(order="fifo", processes=5, crashes=3, seed=11).deaths == drawn.deaths
+
+
+@pytest.mark.parametrize("at_s", [0.0, -0.0, 1e-9, 0.1, 12345.678901, 1e9])
+def test_a_crash_is_read_as_it_is_written(at_s: float) -> None:
+    crash = sim.Crash(process=1, at_s=at_s, effects=2)
+    assert crashes.read(str(crash)) == (crash,)
+
+
+def test_processes_may_die_where_nothing_is_sent() -> None:
+    empty = Schedule(("ann", "bob"), array("d"), array("I"), array("Q", [0]), array("I"), array("Q"))
+    assert sim.run(sim.Config(order="none", workload="trace", schedule=empty, crashes=1)).ok
 
 
 def test_a_coordinator_is_called_by_its_name_in_the_workload() -> None:
