@@ -156,10 +156,14 @@ def _tell(
     """
     from busq.cli import show
     from busq.lab import diagram as room
+    from busq.lab.deaths import judged_by_deaths
     from busq.lab.examples import verdicts as promises
 
     verdicts = execution.judge()
-    broken = promises.broken(execution.order, verdicts)
+    dead = {event.process for event in execution.events if event.kind == "die"}
+    if dead and execution.finished:
+        verdicts["lost"] = judged_by_deaths(execution.history(), dead, execution.label)["lost"]
+    broken = promises.broken(execution.order, verdicts, has_deaths=bool(dead))
     asked, others = ([name for name in names if name in verdicts and not verdicts[name].ok] for names in marks)
     marked = list(dict.fromkeys([*broken, *asked])) or others[:1]
     if output:
@@ -171,7 +175,7 @@ def _tell(
     if as_json:
         print_json(_facts(execution, verdicts) | ({"classes": _classes(execution)} if classes else {}))
     else:
-        tables = [_table(verdicts, promises.claims(execution.order))]
+        tables = [_table(verdicts, promises.claims(execution.order, has_deaths=bool(dead)))]
         show.to_stdout(heading, *tables, *([_class_table(_classes(execution))] if classes else []))
     return 1 if broken else 0
 
@@ -180,14 +184,15 @@ def _facts(execution: Execution, verdicts: dict[str, Verdict]) -> dict[str, Any]
     from busq.lab.examples import verdicts as promises
 
     kinds = [event.kind for event in execution.events]
+    has_deaths = "die" in kinds
     return {
-        "ok": not promises.broken(execution.order, verdicts),
+        "ok": not promises.broken(execution.order, verdicts, has_deaths=has_deaths),
         "order": execution.order,
         "processes": list(execution.processes),
         "messages": kinds.count("sent"),
         "deliveries": kinds.count("deliver"),
         "packets": kinds.count("send"),
-        "verdicts": promises.as_json(execution.order, verdicts),
+        "verdicts": promises.as_json(execution.order, verdicts, has_deaths=has_deaths),
     }
 
 

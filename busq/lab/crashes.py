@@ -56,7 +56,9 @@ def read(text: str) -> int | tuple[Crash, ...]:
     found = [_ONE.fullmatch(one.strip()) for one in text.split(",")]
     if None in found:
         raise ValueError(f"{text!r}: expected how many processes die, or which and when in ms, as in 2@500,0@35+3")
-    return tuple(Crash(process=int(one[1]), at_s=float(f"{one[2]}e-3"), effects=int(one[3] or 0)) for one in found if one)
+    return tuple(
+        Crash(process=int(one[1]), at_s=float(f"{one[2]}e-3"), effects=int(one[3] or 0)) for one in found if one
+    )
 
 
 def drawn(count: int, processes: int, within_s: float, seed: int) -> tuple[Crash, ...]:

@@ -117,6 +117,19 @@ def test_what_a_receiver_holds_back_is_marked_from_its_arrival_to_its_delivery(d
     assert drawn(plays.perform(plays.PLAYS["figure-1-sender"])).named("waiting-") == ["waiting-m2-0"]
 
 
+@pytest.mark.parametrize(("order", "is_promised"), [("skeen:on_crash=go-on", True), ("skeen", False)])
+def test_a_process_that_dies_is_marked_and_judged_as_the_simulation_does(
+    order: str, is_promised: bool, tmp_path: Path
+) -> None:
+    path, picture = tmp_path / "run.json", tmp_path / "picture.svg"
+    words = f"sim run --order {order} --processes 3 --messages 2 --fan-out 2 --jobs 1 --crashes 0@3+2 --record {path}"
+    assert CliRunner().invoke(commands, words.split()).exit_code == 0
+    result = CliRunner().invoke(commands, ["diagram", str(path), "-o", str(picture), "--json"])
+    lost = json.loads(result.stdout)["verdicts"]["lost"]
+    assert (result.exit_code, lost["claimed"], lost["ok"]) == (0, is_promised, is_promised)
+    assert Picture(picture).named("die-") == ["die-0"]
+
+
 def test_a_violation_is_red_with_its_two_messages_and_told_in_words(drawn: Any) -> None:
     execution = plays.perform(plays.PLAYS["figure-3"])
     verdicts = execution.judge(["causal"])

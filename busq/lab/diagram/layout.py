@@ -120,6 +120,7 @@ class Layout:
             self._stretch()
         self._widen()
         self._leave_names_alone()
+        self.deaths = {e.process: self.x[index] for index, e in enumerate(execution.events) if e.kind == "die"}
         self.waiting = self._bars(self._intervals("submit", "sent"))
         self.held = self._bars(self._held_intervals())
         self.secret = self._bars(self._states("secret", "open"))
@@ -344,10 +345,11 @@ class Layout:
             yield process, 0, x, None
 
     def _bars(self, intervals: Iterable[tuple[int, int, float, float | None]]) -> list[Bar]:
-        """Bars of a process that overlap lie in different lanes."""
+        """Bars of a process that overlap lie in different lanes; what a dead one held ends with it."""
         lanes: dict[int, list[float]] = {}
         bars = []
         for process, message, begin, end in sorted(intervals, key=lambda interval: interval[2]):
+            end = self.deaths.get(process) if end is None else end
             edges = lanes.setdefault(process, [])
             lane = next((lane for lane, edge in enumerate(edges) if edge < begin - 0.02), len(edges))
             if lane == len(edges):

@@ -105,7 +105,8 @@ class _Scene:
                 dashed = Line(begin=(bar.begin, y), end=(end, y), color=LINE, width=1.3, dash=(3, 2), layer=2)
                 self._add(dashed, "secret mode: sends ACKs and YCTs alone")
                 at = end
-            self._add(Line(begin=(at, y), end=(layout.end, y), color=LINE, width=1.1, layer=2))
+            end = layout.deaths.get(process, layout.end)
+            self._add(Line(begin=(at, y), end=(end, y), color=LINE, width=1.1, layer=2))
 
     def _draw_bars(self) -> None:
         layout = self._layout
@@ -239,6 +240,9 @@ class _Scene:
             elif event.kind == "drop":
                 self._add(replace(mark, shape="bold cross", size=5, name=name))
                 self._legend.setdefault("dropped", replace(mark, shape="bold cross", size=6, color=LINE))
+            elif event.kind == "die":
+                cross = replace(mark, shape="bold cross", size=8, color=INK, name=f"die-{event.process}")
+                self._add(cross, "dies")
             elif event.kind == "receive" and layout.is_payload(event) and layout.is_held(index):
                 self._add(replace(mark, size=3.6, fill="white", edge=0.9))
 
