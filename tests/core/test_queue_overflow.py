@@ -14,6 +14,7 @@ import pytest
 from conftest import PATIENCE_S
 
 import busq
+from busq import queues
 from busq._queues import home, overflow
 
 CAPACITY = 4
@@ -86,6 +87,7 @@ def test_a_queue_is_empty_once_all_was_got_though_what_waited_is_still_counted(
             core.settle(items)
 
     monkeypatch.setattr(overflow, "core", SlowCore)
+    monkeypatch.setattr(queues, "_MOVE_S", PATIENCE_S)
     for _ in range(CAPACITY + 3):
         queue.get(timeout=PATIENCE_S)
     has_got.set()
