@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import campaign
 import pytest
 from bridging import need_server
+from conftest import fresh_python
 
 import busq
 
@@ -25,10 +24,7 @@ with campaign.own_buses():
 
 
 def test_one_that_was_killed_leaves_nothing_to_the_next() -> None:
-    path = os.pathsep.join(sys.path)
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": path}
-    )
+    killed = fresh_python(KILLED)
     assert killed.returncode == -signal.SIGKILL
     left, before = Path(killed.stdout.strip()), os.environ["BUSQ_DIR"]
     assert left.exists()
