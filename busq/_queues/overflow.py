@@ -26,6 +26,7 @@ GRACE_S = 0.002  # a process that gets makes room sooner than a thread would hav
 _PATIENCE_S = 0.05  # longer than the scheduler keeps a process that gets from its core, where several put
 _PATIENCE_SHARE = 0.5
 _BATCH = 100
+_TRIES_UNSAID = 100  # a second
 _STRUCK_S = 1.0  # a call that a handler of a signal ended just before it went on
 # Of the system, or of its file system: what is not there now comes back.
 _SHORTAGES = {errno.EAGAIN, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOLCK, errno.ENOMEM, errno.ENOSPC}
@@ -47,6 +48,12 @@ def await_so(is_so: Callable[[], bool], deadline: Deadline = NEVER) -> bool:
             time.sleep(pause_s if left_ns < 0 else min(pause_s, left_ns / 1e9))
         pause_s = min(2 * pause_s, _PAUSE_S_MAX)
     return True
+
+
+def _log(words: str) -> None:
+    import logging  # which few need
+
+    logging.getLogger("busq").warning(words)
 
 
 def _is_shortage(error: BaseException) -> bool:
@@ -177,13 +184,16 @@ class Overflow:
 
     def _put_some(self) -> int:
         """Put at least one, however long that takes; returns how many."""
-        pause_s = _PAUSE_S_MIN
+        pause_s, n_tries = _PAUSE_S_MIN, 0
         while True:
+            n_tries += 1
             try:
                 return self._put([self.items[at][1] for at in range(min(_BATCH, len(self.items)))])
             except (MemoryError, OSError) as error:
                 if not _is_shortage(error):
                     raise
+                if n_tries == _TRIES_UNSAID:
+                    _log(f"{len(self.items)} objects wait to be put into a queue, until there is no: {error!r}")
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 

@@ -35,8 +35,9 @@ def queue(make_bus: Callable[..., busq.Bus]) -> busq.Queue[object]:
     ids=["descriptors", "places", "memory"],
 )
 def test_nothing_is_lost_where_the_system_is_short_of_something_for_a_while(
-    queue: busq.Queue[object], monkeypatch: pytest.MonkeyPatch, error: Exception
+    queue: busq.Queue[object], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
+    """It is logged, for the process does not end before."""
     n_tries = 0
 
     def join(bus: busq.Bus) -> busq.Peer:
@@ -48,11 +49,15 @@ def test_nothing_is_lost_where_the_system_is_short_of_something_for_a_while(
 
     join_behind = overflow.join_behind
     monkeypatch.setattr(overflow, "join_behind", join)
+    monkeypatch.setattr(overflow, "_TRIES_UNSAID", 2)
     queue.shutdown()  # the thread joins anew, to put what was put before
     assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 3)] == list(range(CAPACITY + 3))
     with pytest.raises(busq.ShutDown):
         queue.get()
     assert n_tries == 4
+    assert [record.message for record in caplog.records] == [
+        f"3 objects wait to be put into a queue, until there is no: {error!r}"
+    ]
 
 
 def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(
