@@ -208,18 +208,9 @@ def has_blocks_to_run(page: Path) -> bool:
     return any(map(is_to_run, blocks(page)))
 
 
-# What these show is simulated, drawn, judged or run for seconds; .ci/run has them with the rest of the documentation.
-LONG = {"audit-logs.md", "check.md", "compare-runs.md", "draw.md", "examples.md", "two-machines.md"}
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(page, marks=[pytest.mark.long] if page.name in LONG else [])
-        for page in filter(has_blocks_to_run, PAGES)
-    ],
-    ids=lambda page: str(page.relative_to(ROOT)),
-)
+# .ci/run has these with the rest of the documentation.
+@pytest.mark.slow
+@pytest.mark.parametrize("page", filter(has_blocks_to_run, PAGES), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_in_order(page: Path, session: Session) -> None:
     for block in filter(is_to_run, blocks(page)):
         session.run(block)
