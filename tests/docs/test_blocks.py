@@ -210,7 +210,7 @@ def has_blocks_to_run(page: Path) -> bool:
 
 # .ci/run has these with the rest of the documentation.
 @pytest.mark.slow
-@pytest.mark.parametrize("page", filter(has_blocks_to_run, PAGES), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", list(filter(has_blocks_to_run, PAGES)), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_blocks_of_a_page_run_in_order(page: Path, session: Session) -> None:
     for block in filter(is_to_run, blocks(page)):
         session.run(block)

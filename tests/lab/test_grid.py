@@ -193,8 +193,6 @@ def test_impossible_combinations_are_refused_or_left_out_but_never_silently() ->
     assert len(cells(parse('impossible = "skip"\n' + text))) == 3
     with pytest.raises(GridError, match="nothing to simulate"):
         cells(parse('impossible = "skip"\n' + text.replace("[1, 5]", "9")))
-    with pytest.raises(GridError, match="on_crash=go-on"):
-        cells(parse("[grid]\norder = 'sequencer:on_crash=go-on'\nprocesses = 3"))
 
 
 # ---- the grids that come with busq ----
