@@ -39,6 +39,9 @@ _Seen = TypeVar("_Seen")
 # ---- the bus ----
 
 
+_SURE_BYTES = 4096  # any bus takes as much itself, so a put behind others need not ask the system
+
+
 class Home:
     """A bus with queues on it, as this process has it open."""
 
@@ -68,10 +71,12 @@ class Home:
 
     def must_hold(self, size_bytes: int) -> None:
         """Raise where shared memory, were it empty, could not hold such an object, which would wait for ever."""
-        all_of_it = os.statvfs(self.key[0])
-        all_bytes = all_of_it.f_blocks * all_of_it.f_frsize or size_bytes
         if size_bytes > self.largest_bytes:
             raise ValueError("too large for the bus")
+        if size_bytes <= _SURE_BYTES:
+            return
+        all_of_it = os.statvfs(self.key[0])
+        all_bytes = all_of_it.f_blocks * all_of_it.f_frsize or size_bytes
         if size_bytes > all_bytes:
             text = f"an object of {size_bytes:,} bytes when pickled: the file system of the bus has {all_bytes:,}"
             raise errors.NoSpace(errno.ENOSPC, text)
