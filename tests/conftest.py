@@ -64,13 +64,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep every Nth case of a test with several, with BUSQ_TEST_PART=N; .ci/deep has all."""
     part = int(os.environ.get("BUSQ_TEST_PART", "1"))
-    seen: dict[str, Iterator[int]] = {}
-    left_out = [
-        item for item in items if next(seen.setdefault(item.nodeid.partition("[")[0], itertools.count())) % part
-    ]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+    if part == 1:
+        return
+    cases: dict[str, Iterator[int]] = {}
+    left_out = {
+        item for item in items if next(cases.setdefault(item.nodeid.partition("[")[0], itertools.count())) % part
+    }
+    config.hook.pytest_deselected(items=[*left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(optionalhook=True)

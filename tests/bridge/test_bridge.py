@@ -198,10 +198,7 @@ def test_a_second_machine_of_one_name_is_refused_or_takes_over(machine: Make) ->
     first.begin()
     second = machine("other", begins=False)
     second.name, second.options = "m1", ["--lease", "6"]
-    second.begin(waits=False)
-    assert second.process
-    second.process.wait(WAIT_S)
-    code, written = second.end()
+    code, written = ends_by_itself(second)
     assert code == 7
     assert "another bus is machine 'm1'" in written
     second.options += ["--replace"]
@@ -226,12 +223,25 @@ def test_a_machine_behind_what_was_taken_away_ends_with_8(machine: Make) -> None
         for _ in range(3):
             alice.send("@prices", b"missed", timeout=WAIT_S)
         wait_until("room is made", lambda: first_place(here) > 3)
-        there.begin(waits=False)
-        assert there.process
-        there.process.wait(WAIT_S)
-        code, written = there.end()
+        code, written = ends_by_itself(there)
         assert code == 8
         assert "is not in the stream any more" in written
+
+
+def ends_by_itself(machine: Machine) -> tuple[int, str]:  # noqa: F811
+    """Begin a bridge that is refused; its exit code, and what it wrote."""
+    machine.begin(waits=False)
+    assert machine.process
+    machine.process.wait(WAIT_S)
+    return machine.end()
+
+
+def comes_back_empty(server: NatsServer) -> None:  # noqa: F811
+    """Start a server anew whose storage is memory, with a stream of the same name."""
+    server.end()
+    server.start()
+    init = run_busq("bridge", "init", "d", "--storage", "memory", "--server", server.url)
+    assert init.returncode == 0, init.stderr
 
 
 def first_place(machine: Machine) -> int:  # noqa: F811
@@ -247,10 +257,7 @@ def test_a_stream_that_came_back_empty_ends_a_bridge_with_9(machine: Make, is_al
         alice.send_many([("@prices", b"%d" % n) for n in range(20)], timeout=WAIT_S)
         if not is_alive:
             here.end()
-        here.server.end()  # its storage is memory
-        here.server.start()
-        init = run_busq("bridge", "init", "d", "--storage", "memory", "--server", here.server.url)
-        assert init.returncode == 0, init.stderr
+        comes_back_empty(here.server)
         if not is_alive:
             here.begin(waits=False)
         assert here.process
@@ -262,17 +269,11 @@ def test_a_stream_that_came_back_empty_ends_a_bridge_with_9(machine: Make, is_al
 def test_a_machine_of_another_history_ends_and_those_of_this_one_go_on(machine: Make) -> None:  # noqa: F811
     old = machine("m1")
     old.end()
-    old.server.end()
-    old.server.start()
-    init = run_busq("bridge", "init", "d", "--storage", "memory", "--server", old.server.url)
-    assert init.returncode == 0, init.stderr
+    comes_back_empty(old.server)
     with machine("m2").bus.join("bob") as bob:
         for _ in range(10):  # the place where the other one stands was used again
             bob.send("@prices", b"", timeout=WAIT_S)
-        old.begin(waits=False)
-        assert old.process
-        old.process.wait(WAIT_S)
-        code, written = old.end()
+        code, written = ends_by_itself(old)
         assert code == 9
         assert "holds another batch" in written
         bob.sync("@prices", timeout=WAIT_S)
