@@ -45,18 +45,26 @@ c_tests() {
   (cd "$build" && ctest -j2 --output-on-failure --timeout 900 --exclude-regex "$exclude")
 }
 
-# side_by_side FUNCTION ...: run them at the same time; what each has printed comes when it has ended.
+# side_by_side FUNCTION ...: run them at the same time; what each has printed comes when all have ended.  What failed comes last, and
+# its names once more at the very end: of a long output, often only that is kept.
 side_by_side() {
-  local number failed=0 pids=()
+  local number name pids=() failed=()
   for name in "$@"; do
     { set -e; "$name"; } >"$work/$name.log" 2>&1 &
     pids+=($!)
   done
   for number in "${!pids[@]}"; do
-    wait "${pids[number]}" || failed=1
-    cat "$work/${*:number+1:1}.log"
+    name="${*:number+1:1}"
+    if wait "${pids[number]}"; then cat "$work/$name.log"; else failed+=("$name"); fi
   done
-  [ "$failed" -eq 0 ] || { printf '\n=== failed: see above\n'; return 1; }
+  [ ${#failed[@]} -gt 0 ] || return 0
+  for name in "${failed[@]}"; do cat "$work/$name.log"; done
+  for name in "${failed[@]}"; do
+    printf '\n=== failed: %s, in:%s' "$name" "$(grep '^=== ' "$work/$name.log" | tail -n 1 | cut -c 4-)"
+    grep -E '^(FAILED|ERROR|E  |error:|.*\(Failed\)|.*\*\*\*)' "$work/$name.log" | tail -n 20 | cut -c 1-300 | sed '1s/^/\n/' || true
+  done
+  printf '\n'
+  return 1
 }
 
 # A fresh environment with the library in it.

@@ -22,6 +22,7 @@ from pathlib import Path
 
 STACKS = signal.SIGRTMIN + 7  # a process that catches it writes its Python stacks; no test uses it
 PROCESSES_MAX = 30
+ALIKE_MAX = 3
 SETTLED_S = 5.0  # a younger process may be about to call exec, which takes its handlers away
 DOCTOR_S = 60.0
 LOOK_S = 5.0
@@ -51,13 +52,19 @@ def writes_stacks(pid: int) -> bool:
 
 
 def threads_of(pid: int) -> Iterator[str]:
-    """A line on the kernel's state of each thread."""
-    for task in sorted(Path(f"/proc/{pid}/task").glob("*")):
+    """A line on the kernel's state of each thread, and of a few of those that wait alike, as idle ones of a Java do."""
+    alike: dict[str, list[str]] = {}
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda task: int(task.name)):
         state, *_ = fields_of(f"{task}/stat") or "?"
         call = " ".join(words_of(f"{task}/syscall").split()[:4])
         name, place, kernel = (words_of(f"{task}/{file}") for file in ("comm", "wchan", "stack"))
         in_kernel = f", kernel {kernel}" if kernel.startswith("[<") else ""
-        yield f"  thread {task.name} {name}: state {state}, waits in {place}, system call {call}{in_kernel}"
+        waits = f"state {state}, waits in {place}, system call {call.split(' ')[0]}"
+        alike.setdefault(waits, []).append(f"  thread {task.name} {name}: {waits} {call.partition(' ')[2]}{in_kernel}")
+    for waits, lines in alike.items():
+        yield from lines[:ALIKE_MAX]
+        if len(lines) > ALIKE_MAX:
+            yield f"  and {len(lines) - ALIKE_MAX} more: {waits}"
 
 
 def descendants(pid: int) -> list[int]:
