@@ -21,7 +21,9 @@ import sys
 import tempfile
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +34,7 @@ import busq
 from busq.bench.nats_servers import NatsServer, servers
 
 LEASE_S = 120.0  # above any fault: no machine is put out
+SENDERS = ("m1/sender", "m2/sender")
 _BUSES = "busq-campaign"  # what the directories of their buses are called
 
 
@@ -70,11 +73,29 @@ class Supervised(Machine):
         super().close()
 
 
-class Fate(NamedTuple):
-    """What became of a send: its message was `sent` (1), or not (0), or perhaps (None)."""
+PERHAPS = 2  # beside 1, was sent, and 0, was not: what became of a message
 
-    number: int
-    sent: int | None
+
+class Wide(NamedTuple):
+    """The wide messages that one has received, in columns: ten thousand faults see tens of millions of them."""
+
+    senders: bytearray  # an index into SENDERS
+    numbers: array[int]
+    batches: array[int]
+    indices: array[int]
+
+    @classmethod
+    def none(cls) -> Wide:
+        return cls(bytearray(), *(array("q") for _ in range(3)))
+
+    def keep(self, message: busq.Message) -> None:
+        assert message.place
+        row = (SENDERS.index(message.sender), int(message.data), *message.place)
+        for column, value in zip(self, row, strict=True):
+            column.append(value)
+
+    def row(self, at: int) -> tuple[int, ...] | None:
+        return tuple(column[at] for column in self) if at < len(self.senders) else None
 
 
 class Sender(threading.Thread):
@@ -84,7 +105,7 @@ class Sender(threading.Thread):
         super().__init__(daemon=True)
         self._machine, self._member, self._ends, self._chance = machine, member, ends, chance
         self.name_there = f"{machine.name}/sender"
-        self.fates: list[Fate] = []
+        self.fates = bytearray()  # by number
         self.failed: BaseException | None = None
 
     def run(self) -> None:
@@ -105,18 +126,20 @@ class Sender(threading.Thread):
         return False
 
     def _send(self, peer: Any, timeout_s: float) -> None:
-        numbers = range(len(self.fates), len(self.fates) + self._chance.choice((1, 1, 1, 3, 300)))
+        first = len(self.fates)
+        numbers = range(first, first + self._chance.choice((1, 1, 1, 3, 300)))
         messages = [("@prices", b"%d" % number) for number in numbers]
-        n_sent, others = len(messages), None  # what became of the others
+        n_sent, others = len(messages), 0  # what became of the others
         try:
             if n_sent == 1:
                 peer.send(*messages[0], timeout=timeout_s)
             else:  # the messages of a request go through the stream together
                 peer.send_many(messages, timeout=timeout_s)
         except (busq.Unreachable, busq.PeerDead, busq.Full) as error:
-            n_sent, others = (error.sent, None) if len(messages) > 1 else (0, error.sent)
+            of_one = PERHAPS if error.sent is None else error.sent
+            n_sent, others = (error.sent, PERHAPS) if len(messages) > 1 else (0, of_one)
             time.sleep(0.005)
-        self.fates += [Fate(number, 1 if at < n_sent else others) for at, number in enumerate(numbers)]
+        self.fates += bytes(1 if at < n_sent else others for at in range(len(numbers)))
         if n_sent:
             peer.send(self._member, b"%d" % numbers[n_sent - 1], timeout=WAIT_S)
 
@@ -128,26 +151,26 @@ class Member(threading.Thread):
         super().__init__(daemon=True)
         self._peer = machine.bus.join("member")
         self._peer.enter("prices")
-        self.wide: list[tuple[str, bytes, Any]] = []
+        self.wide = Wide.none()
         self.wrong: list[str] = []
 
     def run(self) -> None:
-        ended, seen = set(), set()
+        ended, newest = set(), -1  # of its machine's sender
         with self._peer as peer:
             while len(ended) < 2:
                 message = peer.recv(timeout=20 * WAIT_S)
                 if message.kind != "data":
                     continue
                 if message.place is None:
-                    if message.data not in seen:
+                    if int(message.data) > newest:
                         self.wrong.append(f"local {message.data!r} came before the wide one")
                     continue
                 if not message.data:
                     ended.add(message.sender)
                     continue
-                self.wide.append((message.sender, message.data, message.place))
+                self.wide.keep(message)
                 if message.sender.startswith(self._peer_machine):
-                    seen.add(message.data)
+                    newest = int(message.data)
 
     def on(self, machine: Machine) -> Member:
         self._peer_machine = f"{machine.name}/"
@@ -324,7 +347,7 @@ def run(n_faults: int, seed: int, directory: Path, say: Callable[[str], object] 
             done[fault.__name__] += 1
             time.sleep(chance.choice((0.0, 0.05, 0.3)))
             if (number + 1) % 50 == 0:
-                n_sent = sum(fate.sent == 1 for sender in senders for fate in sender.fates)
+                n_sent = sum(sender.fates.count(1) for sender in senders)
                 say(f"{number + 1:,} of {n_faults:,} faults, {n_sent:,} messages sent")
             ended = [text for machine in world.machines for text in machine.ended]
             if ended:
@@ -344,23 +367,27 @@ def found_wrong(members: list[Member], senders: list[Sender]) -> Iterator[str]:
     """Compare what the members have received with the fates of what was sent."""
     first, second = (member.wide for member in members)
     if first != second:
-        pairs = enumerate(zip(first, second, strict=False))
-        at = next((n for n, (one, other) in pairs if one != other), min(len(first), len(second)))
-        yield f"the members differ at {at:,}: {first[at : at + 2]} and {second[at : at + 2]}"
-    places = [place for _, _, place in first]
-    if places != sorted(set(places)):
+        rows = max(len(first.senders), len(second.senders))
+        at = next(n for n in range(rows) if first.row(n) != second.row(n))
+        yield f"the members differ at {at:,}: {first.row(at)} and {second.row(at)}"
+    if not all(one < other for one, other in pairwise(zip(first.batches, first.indices, strict=True))):
         yield "places are used twice, or go back"
     for member in members:
         yield from member.wrong[:3]
     for sender in senders:
         if sender.failed is not None:
             yield f"{sender.name_there}: {type(sender.failed).__name__}: {sender.failed}"
-        numbers = [int(data) for name, data, _ in first if name == sender.name_there]
-        if numbers != sorted(set(numbers)):
+        own = SENDERS.index(sender.name_there)
+        numbers = array("q", (number for at, number in zip(first.senders, first.numbers, strict=True) if at == own))
+        if not all(one < other for one, other in pairwise(numbers)):
             yield f"{sender.name_there}: doubled, or out of order"
-        received = set(numbers)
-        lost = [fate.number for fate in sender.fates if fate.sent == 1 and fate.number not in received]
-        invented = [fate.number for fate in sender.fates if fate.sent == 0 and fate.number in received]
+        received = bytearray(len(sender.fates))
+        for number in numbers:
+            received[number] = 1
+        lost, invented = (
+            [n for n, pair in enumerate(zip(sender.fates, received, strict=True)) if pair == bad]
+            for bad in ((1, 0), (0, 1))
+        )
         if lost or invented:
             yield f"{sender.name_there}: lost {lost[:5]}, came though withdrawn {invented[:5]}"
 
