@@ -282,6 +282,8 @@ class Awaited(Generic[_T]):
             is_awaited = self._awaits_last(error)  # before the look: what leaves a process is in the queue by then
             try:
                 return await reader.recv(0, ack=self._awaits_ack)  # type: ignore[no-any-return]
+            except errors.Empty:  # another process is about to get from it
+                pass
             except errors.ShutDown:
                 if not is_awaited:
                     self._fail(error)

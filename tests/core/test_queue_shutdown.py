@@ -23,6 +23,7 @@ import pytest
 from conftest import PATIENCE_S, wait_until
 
 import busq
+import busq.aio
 
 METHODS = ("fork", "spawn", "forkserver")
 KINDS = (busq.Queue, busq.SimpleQueue, busq.JoinableQueue)
@@ -239,11 +240,8 @@ def test_tasks_that_wait_wake_and_an_iteration_ends() -> None:
     full: busq.Queue[int] = busq.Queue(maxsize=1)
     full.put(1)
 
-    async def gather() -> list[int]:
-        return [number async for number in queue]
-
     async def main() -> list[int]:
-        gathering, putting = asyncio.create_task(gather()), asyncio.create_task(full.aput(2))
+        gathering, putting = asyncio.create_task(gathered(queue)), asyncio.create_task(full.aput(2))
         getting = asyncio.create_task(queue.aget())
         await asyncio.sleep(0.02)
         queue.put(1)
@@ -257,6 +255,40 @@ def test_tasks_that_wait_wake_and_an_iteration_ends() -> None:
     got, other = asyncio.run(main())
     numbers = [number for found in (got, [other]) for number in found if isinstance(number, int)]  # type: ignore[attr-defined]
     assert numbers == [1]
+
+
+class Hindered:
+    """A peer whose second look finds nothing, as where another one is about to get."""
+
+    def __init__(self, peer: busq.aio.Peer) -> None:
+        self._peer, self.looks = peer, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._peer, name)
+
+    async def recv(self, *arguments: Any, **options: Any) -> busq.Message:
+        self.looks += 1
+        if self.looks == 2:
+            raise busq.Empty
+        return await self._peer.recv(*arguments, **options)
+
+
+def test_a_task_waits_at_the_end_for_who_is_about_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    join, joined = busq.aio.join, []
+
+    async def join_hindered(*arguments: Any, **options: Any) -> Any:
+        joined.append(Hindered(await join(*arguments, **options)))
+        return joined[-1]
+
+    monkeypatch.setattr(busq.aio, "join", join_hindered)
+    queue.shutdown()
+    assert asyncio.run(gathered(queue)) == []
+    assert [peer.looks for peer in joined] == [3]
+
+
+async def gathered(queue: Any) -> list[int]:
+    return [number async for number in queue]
 
 
 def test_a_queue_that_has_ended_is_readable() -> None:
