@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -17,6 +18,7 @@ from busq.cli.base import Refusal, is_read, print_json
 if TYPE_CHECKING:
     from busq.audit.spark.following.follow import Followed
     from busq.audit.spark.following.watch import Violation
+    from busq.trace.run import Source
 
 # Asked for by other options of the command; a trace that is not complete cannot give it.
 _NOT_NOW = (
@@ -44,6 +46,8 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
             raise Refusal(
                 f"--follow judges what comes as it comes: leave --{_OPTIONS.get(name, name)} to an audit afterwards"
             )
+    if other := _of_others(paths[0]):
+        raise Refusal(other)
     from busq.audit.spark.following.follow import follow as follow_directory
     from busq.cli import show
 
@@ -68,15 +72,31 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
     return _code(found)
 
 
+def _of_others(path: str) -> str:
+    """Return why the logs in a folder are not followed; "" where there are none, or the recorder may be at work."""
+    from busq.trace import find
+    from busq.trace.errors import TraceError
+
+    if any(name.endswith(".parquet") for _, _, names in os.walk(path) for name in names):
+        return ""
+    try:
+        return _why_not(path, find([path]).sources) if os.path.isdir(path) else ""
+    except (TraceError, OSError):
+        return ""
+
+
 def _why_nothing(path: str) -> str:
     """Return why nothing under a path was judged."""
     from busq.trace import find
     from busq.trace.errors import TraceError
 
     try:
-        sources = find([path]).sources
+        return _why_not(path, find([path]).sources)
     except (TraceError, OSError) as error:
         return str(error)
+
+
+def _why_not(path: str, sources: Sequence[Source]) -> str:
     formats = listed(sorted({source.format for source in sources if source.format != "busq"}))
     what = f"logs in {formats}" if formats else "tables that others wrote, or empty ones"
     return (

@@ -101,10 +101,10 @@ class Fields:
     def kinds(self, record: Mapping[str, Any]) -> Iterator[Any]:
         """Give the values of all fields that may hold the kind."""
         if "kind" in self._expressions:
-            yield self._expressions["kind"].value(record)
-            return
-        for key in self.kind_keys(record):
-            yield record[key]
+            values = [self._expressions["kind"].value(record)]
+        else:
+            values = [record[key] for key in self.kind_keys(record)]
+        yield from (None if _is_blank(value) else value for value in values)
 
     def kind_keys(self, record: Mapping[str, Any]) -> Sequence[str]:
         """Return the names of all fields of a record that may hold the kind, where no expression gives it."""
@@ -125,6 +125,8 @@ class Fields:
     def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the fields that are there; some may stand in records inside of the record.
 
+        Text of blanks alone is None.
+
         >>> Fields({}).values({"node": 1, "packet": {"vc": [1]}})
         {'process': 1, 'clock': [1]}
         """
@@ -135,7 +137,7 @@ class Fields:
                 for name, key in self.plan(value).items():
                     if name != "kind" and name not in values_by_name:
                         values_by_name[name] = value[key]
-        return values_by_name
+        return {name: None if _is_blank(value) else value for name, value in values_by_name.items()}
 
     def expressions(self, names: Sequence[str]) -> dict[str, Expression]:
         """Return where the fields of a table stand that has columns of these names."""
@@ -202,6 +204,10 @@ def _nearest(wanted: Mapping[str, Sequence[str]], columns: Sequence[str]) -> dic
         if name not in chosen and column not in chosen.values():
             chosen[name] = column
     return {name: chosen[name] for name in wanted if name in chosen}
+
+
+def _is_blank(value: Any) -> bool:
+    return isinstance(value, str) and not value.strip()
 
 
 def _spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from busq._util.side_by_side import side_by_side
 from busq.trace import places
+from busq.trace.bad_rows import bad_rows, left_out, of_processes
 from busq.trace.dataset import Sample, hive_keys, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.events import Events
@@ -131,10 +132,11 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
     findings = list(source.findings)
     try:
         rows = _rows(source, findings)
-        events = _events_of_messages(rows, findings) if rows.are_messages else _events(source, rows, findings)
+        events, bad = (_events_of_messages if rows.are_messages else _events)(source, rows)
         del rows
         mapped_rows, processes = named(source, events)
         del events
+        findings += of_processes(bad, processes.called)
         return mapped(source, mapped_rows, processes, findings, columns)
     except (*BROKEN, ValueError, TypeError, LookupError) as error:
         if isinstance(error, TraceError):
@@ -345,7 +347,7 @@ def _name_column(column: Any, name: str, path: str) -> Any:
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind):
         raise TraceError(f"{path}: {name}: expected text or whole numbers, found {kind}")
     plain = pc.cast(plain, pa.string())
-    is_empty = pc.equal(plain, "")
+    is_empty = pc.or_(pc.equal(plain, ""), pc.utf8_is_space(plain))
     return pc.if_else(is_empty, pa.scalar(None, pa.string()), plain) if pc.any(is_empty).as_py() else plain
 
 
@@ -379,8 +381,8 @@ _NUMBERED = {str(int(kind)): kind for kind in Kind}
 def _kinds(column: Any, fields: Fields) -> Any:
     plain = _plain(column)
     encoded = pc.dictionary_encode(plain if pa.types.is_integer(plain.type) else _text(plain))
-    words = pc.cast(encoded.dictionary, pa.string()).to_pylist()  # of fractions, where some are missing, as well
-    missing = ("", "nan") if pa.types.is_floating(plain.type) else ("",)
+    words = [word.strip() for word in pc.cast(encoded.dictionary, pa.string()).to_pylist()]
+    missing = ("", "nan") if pa.types.is_floating(plain.type) else ("",)  # of fractions, where some are missing
     kinds = [_NUMBERED.get(word, fields.kind_of(word)) for word in words]
     numbers = [
         None if w in missing else UNKNOWN_KIND if k is None else int(k) for w, k in zip(words, kinds, strict=True)
@@ -408,47 +410,33 @@ def _times(column: Any, called: str, counts: _Counts) -> Any:
     if pa.types.is_decimal(kind):
         return _times(pc.cast(plain, pa.float64()), called, counts)
     text = pc.dictionary_encode(_text(plain))
-    times = [nanoseconds(word, called, counts.small) for word in text.dictionary.to_pylist()]
+    times = [nanoseconds(word.strip(), called, counts.small) for word in text.dictionary.to_pylist()]
     return pa.array(times, pa.int64()).take(text.indices)
 
 
 # ---- events ----
 
 
-def _events(source: Source, rows: _Rows, findings: list[Finding]) -> Events:
-    """Return the rows that mean something as events."""
+def _events(source: Source, rows: _Rows) -> tuple[Events, list[Finding]]:
+    """Return the rows that mean something as events, and what is wrong with others."""
+    findings: list[Finding] = []
     columns = rows.columns
     unknown = columns.pop("unknown", None)
-    kind = pc.fill_null(columns["kind"], int(Kind.LOCAL))
+    kind = columns["kind"]
     if "process" not in columns:
-        is_send = pc.equal(kind, int(Kind.SEND))
+        is_send = pc.fill_null(pc.equal(kind, int(Kind.SEND)), False)
         first = _first_of(columns["destinations"])
         sender, first = same_type(columns["sender"], first)
         columns["process"] = pc.if_else(is_send, sender, first)
-    events = Events(
-        columns=columns | {"kind": kind}, file=rows.file, line=rows.line, of_messages=np.zeros(len(kind), bool)
-    )
-    is_unknown = pc.equal(kind, UNKNOWN_KIND)
+    events = Events(columns=columns, file=rows.file, line=rows.line, of_messages=np.zeros(len(kind), bool))
+    is_unknown = pc.fill_null(pc.equal(kind, UNKNOWN_KIND), False)
     if pc.any(is_unknown).as_py():
         events.is_vague = is_unknown.to_numpy(zero_copy_only=False)
         events.columns["kind"] = pc.if_else(is_unknown, pa.scalar(int(Kind.LOCAL), pa.int8()), kind)
         its = {"destinations": pa.nulls(len(kind)), **events.columns, "unknown": unknown}
         findings += unknown_kinds(source, its, rows.file, rows.line)
-    named = pc.is_in(events.columns["kind"], pa.array([0, 1, 3], pa.int8()))
-    nameless = pc.and_(named, pc.is_null(columns["message"]))
-    sends = pc.equal(events.columns["kind"], int(Kind.SEND))
-    is_told = "destinations" in columns and pc.any(pc.and_(sends, pc.is_valid(columns["destinations"]))).as_py()
-    nowhere = pc.and_(sends, pc.is_null(columns["destinations"])) if is_told else None
-    for mask, what in (
-        (pc.is_null(columns["process"]), "no process"),
-        (pc.is_null(columns["kind"]), "no kind"),
-        (nameless, "a send or delivery without a message"),
-        (nowhere, "a send without destinations"),
-    ):
-        if mask is not None and pc.any(mask).as_py():
-            findings.append(_about("bad-line", what, rows, mask, is_error=True))
-    bad = pc.or_(pc.or_(pc.is_null(columns["process"]), pc.is_null(columns["kind"])), nameless)
-    return events.filtered(pc.invert(pc.or_(bad, nowhere) if nowhere is not None else bad))
+    good, bad = left_out(bad_rows(events.columns), columns["process"], source.paths, rows.file, rows.line)
+    return events.filtered(good), findings + bad
 
 
 def _first_of(lists: Any) -> Any:
@@ -458,18 +446,13 @@ def _first_of(lists: Any) -> Any:
     return firsts.take(pc.subtract(index, 1))
 
 
-def _about(kind: str, what: str, rows: _Rows, mask: Any, is_error: bool = False) -> Finding:
-    line = int(rows.line[pc.index(mask, True).as_py()])
-    return Finding(kind, f"row {line}: {what}", pc.sum(mask).as_py(), "", line, is_error=is_error)
-
-
-def _events_of_messages(rows: _Rows, findings: list[Finding]) -> Events:
+def _events_of_messages(source: Source, rows: _Rows) -> tuple[Events, list[Finding]]:
     """Return a send for each message, and a delivery where a row has the time when it was received."""
     columns, file, line = dict(rows.columns), rows.file, rows.line
-    good = pc.and_(pc.is_valid(columns["sender"]), pc.is_valid(columns["destinations"]))
-    if not pc.all(good).as_py():
-        what = "a message without a sender or destinations"
-        findings.append(_about("bad-line", what, rows, pc.invert(good), is_error=True))
+    mask = pc.or_(pc.is_null(columns["sender"]), pc.is_null(columns["destinations"]))
+    fault = mask, "of a message without a sender or destinations"
+    good, bad = left_out(iter([fault]), pa.nulls(len(line), pa.string()), source.paths, file, line)
+    if bad:
         columns = {name: column.filter(good) for name, column in columns.items()}
         chosen = good.to_numpy(zero_copy_only=False)
         file, line = file[chosen], line[chosen]
@@ -497,4 +480,5 @@ def _events_of_messages(rows: _Rows, findings: list[Finding]) -> Events:
         "sender": columns["sender"].take(pa.array(both)),
         "time_ns": pa.concat_arrays(times),
     }
-    return Events(columns=events, file=file[both], line=line[both], of_messages=np.ones(len(both), bool))
+    its = {"file": file[both], "line": line[both], "of_messages": np.ones(len(both), bool)}
+    return Events(columns=events, **its), bad

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from busq.trace.bad_rows import left_out, of_processes, to_nowhere
 from busq.trace.dataset import Sample, sample_of
 from busq.trace.errors import TraceError
 from busq.trace.events import Events
@@ -292,7 +293,15 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     clocks = [clock for block, _ in blocks for clock in block.clocks or [None] * block.table.num_rows]
     has_clocks = any(block.clocks for block, _ in blocks)
     findings += unknown_kinds(source, table, file, table["line"].to_numpy(), has_clocks=has_clocks)
-    rows, processes = named(source, _events(table, file, clocks if has_clocks else None))
+    events = _events(table, file, clocks if has_clocks else None)
+    bad: list[Finding] = []
+    has_deliveries = pc.any(pc.is_in(table["kind"], pa.array([int(Kind.DELIVER), int(Kind.REDELIVER)], pa.int8())))
+    if has_deliveries.as_py() and not has_clocks:  # they know better; and of sends alone, nothing is judged
+        faults = to_nowhere(events.columns)
+        good, bad = left_out(faults, events.columns["process"], source.paths, events.file, events.line)
+        events = events.filtered(good)
+    rows, processes = named(source, events)
+    findings += of_processes(bad, processes.called)
     for each in parsed:
         findings += by_host(each.path, each.bad, processes.called, each.expected, each.cut)
     return mapped(source, rows, processes, findings, columns)

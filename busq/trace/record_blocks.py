@@ -117,16 +117,16 @@ def _text(column: Any) -> Any:
 def _names(column: Any) -> Any:
     """Return names, null where there is none."""
     text = _text(column)
-    return _filled(pc.utf8_trim_whitespace(text) if pa.types.is_string(column.type) else text)
+    if not pa.types.is_string(column.type):
+        return text
+    text = pc.utf8_trim_whitespace(text)
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
 
 
 def _words(column: Any) -> Any:
-    """Return text as it stands, null where there is none."""
-    return _filled(_text(column))
-
-
-def _filled(text: Any) -> Any:
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    """Return text as it stands, null where there is none, or nothing but blanks."""
+    text = _text(column)
+    return pc.if_else(pc.equal(pc.utf8_trim_whitespace(text), ""), pa.scalar(None, pa.string()), text)
 
 
 def _whole(column: Any) -> Any:

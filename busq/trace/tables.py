@@ -192,10 +192,10 @@ def _kinds_of_words(words: Any) -> Any:
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     arrays = []
     for chunk in chunks:
-        numbers = [kinds(word) for word in chunk.dictionary.to_pylist()]
-        known = [UNKNOWN_KIND if number is None else int(number) for number in numbers]
-        table = pa.array([n if word else None for n, word in zip(known, chunk.dictionary.to_pylist(), strict=True)])
-        arrays.append(table.cast(pa.int8()).take(chunk.indices))
+        its = [word.strip() for word in chunk.dictionary.to_pylist()]
+        found = [UNKNOWN_KIND if (kind := kinds(word)) is None else int(kind) for word in its]
+        known = [number if word else None for number, word in zip(found, its, strict=True)]
+        arrays.append(pa.array(known, pa.int8()).take(chunk.indices))
     return pa.chunked_array(arrays, pa.int8())
 
 

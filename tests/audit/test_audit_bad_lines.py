@@ -118,6 +118,40 @@ def test_a_line_that_can_not_be_read_is_of_the_process_that_it_names(process: st
     assert audit(run).checks["lost"].verdict == UNKNOWN
 
 
+NAMES = ("process", "kind", "message", "destinations", "time")
+GOOD = ("ann", "send", "m1", "bob", "2026-01-01"), ("bob", "deliver", "m1", None, "2026-01-01")
+
+
+@pytest.mark.parametrize(
+    ("row", "process"),
+    [
+        (("bob", "deliver", " \t", None, None), "bob"),
+        (("bob", " \u2003", "m1", None, None), "bob"),
+        (("bob", "send", "m2", None, None), "bob"),
+        (("bob", "send", "m2", "  ", None), "bob"),
+        (("dan", "deliver", None, None, None), ""),
+        ((" ", "deliver", "m1", None, None), ""),
+        (("ann", "send", "m2", "bob", " "), None),
+    ],
+)
+def test_a_row_that_lacks_something_means_the_same_in_all_formats(
+    row: tuple[str | None, ...], process: str | None, tmp_path: Path
+) -> None:
+    """Tables blamed all processes for it, and took blanks for a name; text had sends without receivers."""
+    rows = [dict(zip(NAMES, its, strict=True)) for its in (GOOD[0], row, GOOD[1])]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "events.parquet")
+    (tmp_path / "events.ndjson").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    csv(tmp_path, *(",".join(value or "" for value in each.values()) for each in rows), heading=",".join(NAMES))
+    told = []
+    for suffix in ("csv", "ndjson", "parquet"):
+        found = audit(read(tmp_path / f"events.{suffix}"))
+        bad = [one.process for one in found.findings if one.kind == "bad-line"]
+        verdicts = [one.verdict for one in found.checks.values()]
+        told.append((bad, found.processes, found.messages, found.deliveries, verdicts))
+    assert told[0][0] == ([] if process is None else [process])
+    assert told[1:] == told[:1] * 2
+
+
 def test_what_was_sent_twice_says_nothing_of_an_order_that_is_not_known(tmp_path: Path) -> None:
     """The files of a run, all of whose events are tied: that one message was sent twice unties no other."""
     names = ("process", "kind", "message", "destinations", "time")

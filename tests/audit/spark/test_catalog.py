@@ -436,6 +436,6 @@ def test_rows_that_lack_something_are_findings(spark: SparkSession, db: str, tmp
     assert counts(run) == from_files(tmp_path / "logs", rows)["logs"]
     assert [(one["text"], one["count"]) for one in run["findings"] if one["kind"] == "bad-line"] == [
         (f"{db}.events: 1 row without a process", 1),
-        (f"{db}.events: 1 row of a send or delivery without a message", 1),
-        (f"{db}.events: 1 row of a send without destinations", 1),
+        (f"{db}.events: 1 row of a send or delivery without a message, of {rows[8]['process']}", 1),
+        (f"{db}.events: 1 row of a send without destinations, of {rows[2]['process']}", 1),
     ]

@@ -248,8 +248,12 @@ def test_a_folder_that_is_not_there_is_a_line() -> None:
     assert "nowhere is no directory: name the one that the recorder writes to" in done.stderr
 
 
-def test_logs_that_are_not_followed_are_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_logs_that_are_not_followed_are_refused_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 40 seconds, at that."""
+    monkeypatch.delattr(follow_module, "_session")
     (tmp_path / "log.csv").write_text("process,kind,message,to\nann,send,a,bob\nbob,deliver,a,\n")
     done = CliRunner().invoke(commands, ["audit", "--follow", "--once", str(tmp_path)], prog_name="busq")
     assert done.exit_code == 2
-    assert f"{tmp_path} holds logs in csv: --follow takes what busq records" in done.stdout
+    assert f"{tmp_path} holds logs in csv: --follow takes what busq records" in done.stderr

@@ -393,6 +393,9 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
     forwarded = [cells[0], ("bob", "deliver", "m1", None), ("bob", "forward", "m1", ["yan"])]
     forwarded += [("yan", "deliver", "m1", None), ("bob", "forward", "m1", ["una"]), ("zoe", "ack", "m1", ["ann"])]
     vague += [("bob", "deliver", "x1", None), ("bob", "deliver", "x2", None)]
+    broken = [cells[0], ("ann", "send", "m2", ["bob", " \u3000"]), ("bob", "deliver", "m1", None)]
+    broken += [("bob", "\tdeliver\n", "m2", None), ("bob", "\u2003 ", "m1", None), (" ", "deliver", "m1", None)]
+    broken += [("zoe", "send", "\t", ["yan"]), ("dan", "deliver", None, None), ("bob", "send", "m4", None)]
     # One sender with a zero byte in its name, and one whose message has it: together they look alike.
     letters = [("a", "send", "b\0c", ["z"], None), ("a\0b", "send", "c", ["z"], None)]
     letters += [("z", "deliver", "c", None, "a\0b"), ("z", "deliver", "b\0c", None, "a")]
@@ -404,7 +407,7 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
             dict(zip(names, row, strict=False)) | {"position": sum(other[0] == row[0] for other in rows[:at])}
             for at, row in enumerate(rows)
         ]
-        for rows in (vague, silent, letters, forwarded)
+        for rows in (vague, silent, letters, forwarded, broken)
     ]
     number = {"0": Decimal(0), "1": Decimal(1)}
     tables.append(
@@ -424,6 +427,9 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
             one.at_least for one in wanted.checks.values()
         ]
         assert {one.kind for one in found.findings} == {one.kind for one in wanted.findings}
+        bad = [{(one.process, one.count) for one in its.findings if one.kind == "bad-line"} for its in (found, wanted)]
+        assert bad[0] == bad[1], str(rows)
+        assert found.processes == wanted.processes
 
 
 def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkSession, tmp_path: Path) -> None:

@@ -428,15 +428,29 @@ def test_messages_that_are_not_named_by_their_sender_are_not_judged(trace: Trace
     assert (trace.watch.unjudged, trace.watch.tick(100.0)) == (1, [])
 
 
-def test_files_that_hold_the_same_part_of_a_log_are_not_judged(trace: Trace) -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+def test_of_files_that_hold_one_position_all_else_is_judged(trace: Trace, is_late: bool) -> None:
+    """The whole run was not judged."""
+    ann = trace.write(0, *(sent(number, 1) for number in range(1, 6)))
+    first = trace.write(1, got(2), got(1), position=[0, 1])
+    second = trace.write(1, got(3), got(5), position=[1, 3])
+    third = trace.write(1, got(4), position=[2])
+    told = [*trace.take(ann, first, *[second] * (not is_late), now=0), *trace.take(*[second] * is_late, third, now=9)]
+    told += [f"{found.kind}: {found.text}" for found in trace.watch.finish(10.0)]
+    assert trace.watch.counts == {"doubled": 1}, told
+    assert "doubled: bob has several events at position 1: nothing is said about their messages" in told
+    assert (trace.watch.pending, trace.watch.unjudged, trace.watch.unread) == (0, 0, 0)
+    assert trace.take(trace.write(0, sent(6, 1), sent(7, 1)), trace.write(1, got(7), got(6), position=[4, 5]), now=11)
+    assert trace.watch.counts == {"doubled": 1, "fifo": 1}
+
+
+def test_of_a_copy_of_a_file_nothing_is_said(trace: Trace) -> None:
     ann = Path(trace.write(0, sent(1, 1), sent(2, 1)))
     copy = ann.with_name("part-7.parquet")
     copy.write_bytes(ann.read_bytes())
-    texts = trace.take(str(ann), str(copy))
-    assert texts == [
-        "unjudged: not judged: part-7.parquet and ann-000000.parquet hold the same part of a log; "
-        "an audit without --follow may"
-    ]
+    trace.take(str(ann), str(copy), trace.write(1, got(2), got(1)))
+    trace.watch.finish(10.0)
+    assert (trace.watch.counts, trace.watch.pending) == ({"doubled": 2}, 0)
 
 
 def test_rows_of_a_file_are_in_the_order_of_their_positions(trace: Trace) -> None:

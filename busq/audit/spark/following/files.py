@@ -2,7 +2,8 @@
 """The files of a run that grows: which were read, in which order, and which came too early or too late.
 
 A file is named by its log and its segment, and waits for the segment before it.  Whatever its name, its place is where
-its positions lead: one that comes after what follows it is put there, and the run has to be read again.
+its positions lead: one that comes after what follows it is put there, and the run has to be read again.  Files that
+hold the same part of a log are read as one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,31 @@ class Span:
         """Whether both hold the same part of a log."""
         return self.process == other.process and self.first <= other.last and other.first <= self.last
 
+    def joined(self, other: Span) -> Span:
+        """Return the part from the first position of both to the last."""
+        sent = [(its.low, its.high) for its in (self, other) if its.low <= its.high] or [(0, -1)]
+        low, high = min(low for low, _ in sent), max(high for _, high in sent)
+        return Span(self.process, min(self.first, other.first), max(self.last, other.last), low, high)
+
 
 @dataclass
 class _Entry:
-    """A file that was read, and when it came."""
+    """A file that was read, or several that hold the same part of a log; when the first came."""
 
-    name: str
+    names: list[str]
     since: float
     spans: list[Span]
+
+    def overlaps(self, other: _Entry) -> bool:
+        """Whether both hold the same part of a log."""
+        return any(mine.overlaps(its) for mine, its in itertools.product(self.spans, other.spans))
+
+    def joined(self, other: _Entry) -> _Entry:
+        """Return the files of both, to be read as one."""
+        spans = {span.process: span for span in self.spans}
+        for span in other.spans:
+            spans[span.process] = spans[span.process].joined(span) if span.process in spans else span
+        return _Entry(sorted(self.names + other.names), min(self.since, other.since), list(spans.values()))
 
 
 @dataclass
@@ -159,10 +177,13 @@ class Files:
     def place(self, path: str, since: float, spans: list[Span]) -> bool:
         """Put a file at the place of its positions; returns whether that is the end: it follows all that was read.
 
-        Errors: ValueError if another file holds the same part of a log.
+        Files that hold the same part of a log have one place.
         """
-        entry = _Entry(os.path.basename(path), since, spans)
+        entry = _Entry([os.path.basename(path)], since, spans)
         follows = all(span.first > self._ends.get(span.process, -1) for span in spans)
+        while not follows and (others := [other for other in self.entries if other.overlaps(entry)]):
+            self.entries = [other for other in self.entries if other not in others]
+            entry = reduce(_Entry.joined, others, entry)
         at = len(self.entries) if follows else self._place_of(entry)
         self.entries.insert(at, entry)
         self._note_ends(spans)
@@ -172,8 +193,6 @@ class Files:
         later = len(self.entries)
         for at, other in reversed(list(enumerate(self.entries))):
             for mine, its in itertools.product(entry.spans, other.spans):
-                if mine.overlaps(its):
-                    raise ValueError(f"{entry.name} and {other.name} hold the same part of a log")
                 if mine.process == its.process and mine.first < its.first:
                     later = at
         return later
@@ -185,14 +204,15 @@ class Files:
     def read_again(self) -> Iterator[tuple[float, Head, list[Piece]]]:
         """Yield all files in their order, with the time when each came.  Errors: Unreadable."""
         for entry in self.entries:
-            yield entry.since, *read(os.path.join(self.folder, entry.name))
+            yield entry.since, *read(*(os.path.join(self.folder, name) for name in entry.names))
 
     def was_sent(self, message: int, receiver: int) -> bool | None:
         """Look for a send in the files; None if they are not there any more."""
         try:
             for entry in self.entries:
                 if any(span.process == message >> 32 and span.low <= message <= span.high for span in entry.spans):
-                    receivers = _destinations(os.path.join(self.folder, entry.name)).get(message)
+                    paths = tuple(os.path.join(self.folder, name) for name in entry.names)
+                    receivers = _destinations(*paths).get(message)
                     if receivers is not None:
                         return receiver in receivers
         except Unreadable:
@@ -205,7 +225,7 @@ class Files:
         """Return it for a file of the state."""
         logs = {stem: vars(log) for stem, log in self.logs.items()}
         entries = [
-            [entry.name, entry.since, [list(vars(span).values()) for span in entry.spans]] for entry in self.entries
+            [entry.names, entry.since, [list(vars(span).values()) for span in entry.spans]] for entry in self.entries
         ]
         return {"logs": logs, "entries": entries}
 
@@ -217,7 +237,7 @@ class Files:
             waiting = {int(segment): (path, since) for segment, (path, since) in log["waiting"].items()}
             files.logs[stem] = _Log(log["next_segment"], waiting, [(first, last) for first, last in log["missing"]])
         files.entries = [
-            _Entry(name, since, [Span(*span) for span in spans]) for name, since, spans in facts["entries"]
+            _Entry(names, since, [Span(*span) for span in spans]) for names, since, spans in facts["entries"]
         ]
         for entry in files.entries:
             files._note_ends(entry.spans)
@@ -232,16 +252,24 @@ def _absent(stem: str, first: int, last: int) -> str:
 # ---- reading one ----
 
 
-def read(path: str) -> tuple[Head, list[Piece]]:
-    """Return the end of a file, and its rows by process.  Errors: Unreadable."""
+def read(*paths: str) -> tuple[Head, list[Piece]]:
+    """Return the end of a file, and its rows by process; of several, those of all together.  Errors: Unreadable."""
+    heads, tables = zip(*map(_read, paths), strict=True)
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive")
+        return max(heads, key=lambda first: len(first.names)), pieces_of(table.combine_chunks())
+    except pa.ArrowException as error:
+        raise Unreadable("unreadable", f"{', '.join(paths)}: {str(error).splitlines()[0]}") from None
+
+
+def _read(path: str) -> tuple[Head, pa.Table]:
     try:
         first = head(path)
         if isinstance(first, Finding):
             raise Unreadable(first.kind, first.text)
         with pq.ParquetFile(path) as file:
             wanted = _COLUMNS + (("group",) if tells_of_groups(file.schema_arrow) else ())
-            table = file.read(columns=[c for c in wanted if c in first.columns])
-        return first, pieces_of(table.combine_chunks())
+            return first, file.read(columns=[c for c in wanted if c in first.columns])
     except (TraceError, OSError, pa.ArrowException) as error:
         raise Unreadable("unreadable", f"{path}: {(str(error).splitlines() or ['?'])[0]}") from None
 
@@ -263,9 +291,9 @@ def _piece(process: int, rows: pa.Table) -> Piece:
 
 
 @lru_cache(maxsize=1)
-def _destinations(path: str) -> dict[int, frozenset[int]]:
-    """Return the receivers of the file's sends."""
-    _, pieces = read(path)
+def _destinations(*paths: str) -> dict[int, frozenset[int]]:
+    """Return the receivers of the sends in files."""
+    _, pieces = read(*paths)
     destinations: dict[int, frozenset[int]] = {}
     for piece in pieces:
         is_send = pa.array(numbers_of(piece.rows, "kind") == Kind.SEND)

@@ -8,7 +8,7 @@ was judged before (`files`), the run is read again: what turns out to be wrong i
 Not given: causal order is judged by stamps alone (where they rise at every receiver, and every send is
 above all that its sender saw, nothing was delivered before its cause), and only while there are stamps.  Views of
 groups are not judged.  What is claimed and not watched is named (`unseen`).  A run whose messages are not named by
-their sender and a number, or whose files hold the same part of a log, is not judged at all (`unjudged`).
+their sender and a number is not judged at all (`unjudged`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["KINDS", "Violation", "Watch"]
 
 KINDS = ("lost", "duplicated", "phantom", "fifo", "stamp")
 _BY_STAMPS = frozenset({"causal", "consistent", "total"})
-_FORMAT = 4  # of the state in a file
+_FORMAT = 5  # of the state in a file
 REST = 4  # a run is not read again before this many times as long has passed as it took
 
 
@@ -96,12 +96,7 @@ class _Watched:
         yield from pieces
         if self.run.reason:
             return
-        try:
-            follows = self.files.place(path, since, [piece.span for piece in pieces])
-        except ValueError as error:
-            self.run.reason = str(error)
-            return
-        if not follows:
+        if not self.files.place(path, since, [piece.span for piece in pieces]):
             self.unread += 1
             self.run.is_stale = True
             return

@@ -16,12 +16,13 @@ from busq._util.humanize import amount
 from busq.trace.finding import Finding
 from busq.trace.schema import NAMED, Kind
 
-__all__ = ["Facts", "facts", "nanoseconds", "total", "without_bad"]
+__all__ = ["Facts", "facts", "filled", "has_events", "nanoseconds", "total", "trimmed", "without_bad"]
 
 Facts: TypeAlias = Mapping[Any, Mapping[str, Any]]
 
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000  # in microseconds
 _BAD = "bad-line"
+_BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 def nanoseconds(column: Column, kind: T.DataType) -> Column | None:
@@ -34,6 +35,16 @@ def nanoseconds(column: Column, kind: T.DataType) -> Column | None:
     days = F.date_diff(F.to_date(column), F.lit("1970-01-01").cast("date")).cast("bigint")
     seconds = (F.extract(F.lit("SECOND"), column) * _SECOND).cast("bigint")
     return (days * _DAY + F.hour(column) * _HOUR + F.minute(column) * _MINUTE + seconds) * 1000
+
+
+def trimmed(column: Column) -> Column:
+    """Return text without the blanks around it, those of `str.strip`."""
+    return F.btrim(column, F.lit(_BLANKS))
+
+
+def filled(column: Column) -> Column:
+    """Return text as it is, null for blanks alone."""
+    return F.when(trimmed(column) != "", column)
 
 
 def _faults() -> dict[tuple[str, str], Column]:
@@ -71,7 +82,7 @@ def without_bad(
     process.
 
     Parameters: `names` of processes, by index; `path`, where the rows stand; `counted`, the facts, if names became
-    numbers: then the process whose log lacks events is not named.
+    numbers.
     Cost: one pass over the columns that are asked for, unless they are counted.
     """
     is_mapped = counted is not None
@@ -79,20 +90,24 @@ def without_bad(
     if counted is None:
         rows = events.groupBy("process").agg(*facts()).orderBy("process").collect()
         known = {row["process"]: row.asDict() for row in rows}
-    faults = _faults()
     findings = []
-    for process, row in [(None, total(known))] if is_mapped else known.items():
-        name = "" if process is None else names[process] if 0 <= process < len(names) else f"p{process}"
-        for place, (called, what) in enumerate(faults):
+    for place, (called, what) in enumerate(_faults()):
+        is_vague = is_mapped and called != _BAD
+        for process, row in [(None, total(known))] if is_vague else known.items():
+            name = "" if process is None else names[process] if 0 <= process < len(names) else f"p{process}"
             if count := row[f"n{place}"]:
                 text = f"{path}: {amount(count, 'row')} {what}{f', of {name}' if name else ''}"
-                is_error = called == _BAD or not is_mapped
-                findings.append(Finding(called, text, count, process=name, is_error=is_error))
+                findings.append(Finding(called, text, count, process=name, is_error=not is_vague))
     if not findings:
         return events, [], known
-    *bad, is_unknown = (F.coalesce(fault, F.lit(False)) for fault in faults.values())
+    *bad, is_unknown = (F.coalesce(fault, F.lit(False)) for fault in _faults().values())
     kind = F.when(is_unknown, F.lit(int(Kind.LOCAL))).otherwise(F.col("kind")).cast("byte")
     return events.where(~reduce(Column.__or__, bad)).withColumn("kind", kind), findings, known
+
+
+def has_events(row: Mapping[str, Any]) -> bool:
+    """Return whether any of the rows that these facts are of mean something; all of them have a position."""
+    return bool(row["rows"] > sum(row[f"n{place}"] for place, (called, _) in enumerate(_faults()) if called == _BAD))
 
 
 def total(known: Facts) -> Counter[str]:

@@ -26,6 +26,7 @@ from busq.trace.queue_readers import queues_of
 from busq.trace.run import Run, Source
 from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
+from busq.trace.text import printable
 
 __all__ = ["Loaded", "conformed", "load"]
 
@@ -82,6 +83,12 @@ def load(spark: SparkSession, source: Source) -> Loaded:
     >>> loaded = load(spark, source)                                                             # doctest: +SKIP
     >>> loaded.events.groupBy("process", "kind").count().show()                                  # doctest: +SKIP
     """
+    its = _load(spark, source)
+    findings = [replace(one, text=printable(one.text), process=printable(one.process)) for one in its.findings]
+    return replace(its, names=tuple(map(printable, its.names)), findings=findings)
+
+
+def _load(spark: SparkSession, source: Source) -> Loaded:
     if source.format != "busq":
         return _load_read(spark, source, f"the format {source.format}")
     heads, findings = _heads(source)
@@ -234,8 +241,9 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
         return F.lit(None).cast(wanted.dataType).alias(wanted.name)
     if wanted.name == "kind" and isinstance(frame.schema["kind"].dataType, T.StringType):
         words = F.create_map(*(F.lit(part) for word, kind in KIND_NAMES.items() for part in (word, int(kind))))
-        kind_of_word = F.coalesce(F.try_element_at(words, F.lower(F.trim("kind"))), F.lit(UNKNOWN_KIND))
-        return F.when(F.col("kind") != "", kind_of_word).cast("byte").alias("kind")
+        kind = F.lower(bad_rows.trimmed(F.col("kind")))
+        kind_of_word = F.coalesce(F.try_element_at(words, kind), F.lit(UNKNOWN_KIND))
+        return F.when(kind != "", kind_of_word).cast("byte").alias("kind")
     if wanted.name in _TIMES:
         time = bad_rows.nanoseconds(F.col(wanted.name), frame.schema[wanted.name].dataType)
         if time is not None:
@@ -247,7 +255,8 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
 
 def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
     """A run whose names became numbers where it stands."""
-    events, bad, _ = bad_rows.without_bad(conformed(mapped.events), path=source.paths[0], counted=mapped.facts)
+    path = source.paths[0]
+    events, bad, _ = bad_rows.without_bad(conformed(mapped.events), mapped.processes, path=path, counted=mapped.facts)
     return Loaded(
         events,
         mapped.processes,

@@ -37,7 +37,7 @@ from busq.trace.guesses import NO_DESTINATIONS
 from busq.trace.mapping import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
-from busq.trace.schema import Kind
+from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.values import unit_of
 
@@ -112,16 +112,17 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             f"only {total['senders']:,} of {amount(total['deliveries'], 'delivery', 'deliveries')} tell the sender"
         )
     tells_senders = bool(total["senders"])
-    processes, index_of = _indexed(facts, source, are_numbers=are_numbers)
+    logs = [name for name, row in facts.items() if bad_rows.has_events(row)]
+    processes, index_of = _indexed(logs, source, are_numbers=are_numbers)
     if are_numbers and total["sends"] and not total["theirs"]:
-        processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=True)
+        processes, index_of = _indexed([*logs, *_others(events)], source, are_numbers=True)
         if all(int(name) == at for name, at in index_of.items()):
             mapped = Mapped(events, processes)
             return _mapped(events, index_of, F.col("message").cast("bigint"), mapped, facts, source)
     key = _key(tells_senders=tells_senders)
     seed, has_others = _seed(events, key, _lookup(index_of), source, tells_senders=tells_senders)
     if has_others:  # of which there is no log
-        processes, index_of = _indexed([*facts, *_others(events)], source, are_numbers=are_numbers)
+        processes, index_of = _indexed([*logs, *_others(events)], source, are_numbers=are_numbers)
     number = _hash(key, seed)
     called = events.select(number.alias("message"), F.col("message").cast("string").alias("label"))
     return _mapped(events, index_of, number, Mapped(events, processes, tells_senders, called=called), facts, source)
@@ -130,7 +131,11 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
 def _mapped(
     events: DataFrame, index_of: Mapping[Any, int], number: Column, mapped: Mapped, facts: Facts, source: Source
 ) -> Mapped:
-    known = {index_of.get(name): row for name, row in facts.items()}
+    known: dict[int | None, Mapping[str, Any]] = {
+        index: row for name, row in facts.items() if (index := index_of.get(name)) is not None
+    }
+    if others := [row for name, row in facts.items() if index_of.get(name) is None]:
+        known[None] = bad_rows.total(dict(enumerate(others)))
     findings: list[Finding] = []
     indices = _lookup(index_of)
     if bad_rows.total(facts)["vague"]:
@@ -208,12 +213,12 @@ def _named(
     _check_types(kinds | {"destinations": item})
     to = columns["destinations"].cast("array<string>")
     chosen = [
-        _name(columns["process"]).alias("process"),
+        _name(columns["process"], kinds["process"]).alias("process"),
         columns["position"].cast("bigint").alias("position"),
         _kind(columns["kind"], kinds["kind"], fields).alias("kind"),
-        _name(columns["message"]).alias("message"),
-        F.filter(to, lambda name: name != "").alias("destinations"),
-        _name(columns.get("sender", F.lit(None))).alias("sender"),
+        _name(columns["message"], kinds["message"]).alias("message"),
+        F.filter(to, lambda name: _name(name, item).isNotNull()).alias("destinations"),
+        _name(columns.get("sender", F.lit(None)), kinds.get("sender")).alias("sender"),
         *(_time(frame, name, there, nanoseconds, greatest) for name in ("stamp", *_TIMES)),
         _label(columns, kinds, fields).alias("label"),
     ]
@@ -239,8 +244,8 @@ def _check_types(kinds: Mapping[str, T.DataType]) -> None:
             raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
 
 
-def _name(column: Column) -> Column:
-    return F.nullif(column.cast("string"), F.lit(""))
+def _name(column: Column, kind: Any) -> Column:
+    return bad_rows.filled(column) if isinstance(kind, T.StringType) else column.cast("string")
 
 
 def column_of(each: Expression, frame: DataFrame) -> Column:
@@ -279,8 +284,9 @@ def _kind(column: Column, kind: Any, fields: Fields) -> Column:
         known = F.when(column.between(0, max(Kind)), column).otherwise(UNKNOWN_KIND)
         return F.when(is_there, known).cast("tinyint")
     words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
-    known = F.coalesce(F.try_element_at(words, F.lower(F.trim(column))), F.lit(UNKNOWN_KIND))
-    return F.when(column != "", known).cast("tinyint")
+    word = F.lower(bad_rows.trimmed(column))
+    known = F.coalesce(F.try_element_at(words, word), F.lit(UNKNOWN_KIND))
+    return F.when(word != "", known).cast("tinyint")
 
 
 def _time(
@@ -331,8 +337,10 @@ def _lookup(index_of: Mapping[str, int]) -> Column:
 
 
 def _mentioned() -> Column:
-    """Return the processes that a row names besides its own."""
-    return F.concat(F.coalesce("destinations", F.array().cast("array<string>")), F.array("sender"))
+    """Return the processes that a row names besides its own, if it means something."""
+    mentioned = F.concat(F.coalesce("destinations", F.array().cast("array<string>")), F.array("sender"))
+    is_bad = F.col("kind").isNull() | (F.col("kind").isin(*map(int, NAMED)) & F.col("message").isNull())
+    return F.when(~is_bad, mentioned)
 
 
 def _others(events: DataFrame) -> list[str]:
