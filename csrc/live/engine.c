@@ -368,8 +368,11 @@ static void accept(busq_live *live, const busq_message *message)
     return;
   }
   memcpy(&packet, message->data, sizeof packet);
-  if (packet.kind == BUSQ_WIRE_WAKE && from == live->self) {
-    live->took_wake = true;
+  if (packet.kind == BUSQ_WIRE_WAKE) {
+    if (from == live->self)
+      live->took_wake = true;
+    else
+      live->looked_ns = 0; /* another one has found a member dead */
     return;
   }
   if (packet.kind == BUSQ_WIRE_CREDIT || packet.kind == BUSQ_WIRE_SETTLED) {

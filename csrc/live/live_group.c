@@ -32,6 +32,16 @@ bool busq_group_find(busq_live *live, uint32_t process)
   return true;
 }
 
+/* A member that waits for nothing rarely looks which others live, and these may wait for its answer to a death.  Where a
+ * mailbox is full, its owner is awake, or stopped. */
+static void wake_others(busq_live *live)
+{
+  const busq_wire_packet wake = {.kind = BUSQ_WIRE_WAKE};
+  for (uint32_t process = 0; process < live->n; process++)
+    if (process != live->self && live->members[process].state == BUSQ_MEMBER_HERE)
+      (void)busq_peer_send(live->port, &live->members[process].target, 1, &wake, sizeof wake, 0);
+}
+
 void busq_group_lose(busq_live *live, uint32_t process)
 {
   if (live->members[process].state == BUSQ_MEMBER_GONE)
@@ -41,6 +51,8 @@ void busq_group_lose(busq_live *live, uint32_t process)
   live->last_gone = process;
   live->moved_ns = busq_time_now_ns();
   pthread_cond_broadcast(&live->moved);
+  if (live->goes_on)
+    wake_others(live);
 }
 
 static uint32_t member_named(const busq_live *live, const char *name, size_t name_bytes)

@@ -10,7 +10,8 @@
  * from its mailbox.
  *
  * Mechanism: slots of the bus are looked at until their member is known, and from then on only to see whether it still
- * lives: before each send to it, as bus1 does (shm/memory/life.h), and every 50 ms while a thread waits.
+ * lives: before each send to it, as bus1 does (shm/memory/life.h), every 50 ms while a thread waits, and
+ * every second otherwise.  Where others go on without the dead, a member that finds one wakes the rest, and these look then.
  *
  * Everything here wants the mutex.
  */

@@ -93,7 +93,7 @@ static void *progress_main(void *argument)
       if (live->event_fd >= 0 || live->goes_on)
         busq_group_look(live);
       if (!live->n_drivers)
-        (void)sleep_in_mailbox(live, live->goes_on ? SLICE_NS : 20 * SLICE_NS, &live->facts.thread_wakeups);
+        (void)sleep_in_mailbox(live, 20 * SLICE_NS, &live->facts.thread_wakeups);
     }
   }
   pthread_mutex_unlock(&live->mutex);

@@ -37,7 +37,7 @@ enum {
   BUSQ_WIRE_WANT = 0xfffd,   /* report at once what was taken: the sender waits for it */
   BUSQ_WIRE_SETTLED = 0xfffc, /* the order holds `note` messages of yours less, with `stamp` bytes */
   BUSQ_WIRE_CREDIT = 0xfffe, /* the application has taken messages of yours: `note` of them, with `stamp` bytes */
-  BUSQ_WIRE_WAKE = 0xffff    /* to oneself: there is something to do earlier than you think */
+  BUSQ_WIRE_WAKE = 0xffff    /* to oneself: there is something to do earlier than you think; to others: a member is dead */
 };
 
 static inline size_t busq_wire_destinations_bytes(uint32_t n_destinations)
