@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from busq import orders
@@ -195,7 +196,7 @@ class Config:
         may_lose = self.faults.lost_share > 0 or "on_gap=skip" in self.order
         return (order.claims - {"lost"} | kept) - ({"lost"} if may_lose else set())
 
-    @property
+    @cached_property
     def deaths(self) -> tuple[Crash, ...]:
         """The crashes as they are given, or drawn within the time in which programs send, or uplinks carry that.
 

@@ -52,12 +52,13 @@ class Result:
     which is what the Cykas paper calls the execution time ("time to complete all protocol communications"). A latency
     counts from the time at which the program wants a message sent to its delivery. `job_start_mean_s` is the mean time
     at which jobs began, from the beginning of the run (what the Cykas paper's average job start time is taken to be, as
-    its speedup follows that of the execution); `job_wait_mean_s` the mean time to the beginning of a job, counted as
-    latencies are. `packets` and `bytes` are by kind of packet. `uplink_busiest` is the process that had to send most
-    bytes, `uplink_busiest_share` how much of `communication_s` that took; `downlink_busiest` and its share likewise for
-    what was sent to it (without `downlink_bytes_per_s`: how much of the time a downlink as fast as the uplinks would
-    have needed, above 1 where it could not have kept up). `secret_s` adds up how long processes could not send because
-    of secrets. `waiting_max` and `held_max` are the most messages that any process had unfinished, and held back.
+    its speedup follows that of the execution), without those that a process died before; `job_wait_mean_s` the mean
+    time to the beginning of a job, counted as latencies are. `packets` and `bytes` are by kind of packet.
+    `uplink_busiest` is the process that had to send most bytes, `uplink_busiest_share` how much of `communication_s`
+    that took; `downlink_busiest` and its share likewise for what was sent to it (without `downlink_bytes_per_s`: how
+    much of the time a downlink as fast as the uplinks would have needed, above 1 where it could not have kept up).
+    `secret_s` adds up how long processes could not send because of secrets. `waiting_max` and `held_max` are the most
+    messages that any process had unfinished, and held back.
 
     `messages` are sends of the programs, `copies` their destinations together; `unsent` is what living processes never
     sent (messages, or sends of a program): more than 0 where an order got stuck.  `events` are submits, packets that

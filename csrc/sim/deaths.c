@@ -45,9 +45,15 @@ static int announce(busq_sim *sim, uint32_t dead)
   return BUSQ_OK;
 }
 
-/* Jobs are recorded when they are caused: those that have not begun never do, and the one at work ends now. */
+/* Jobs are counted and recorded when they are caused: those that have not begun never do, and the one at work ends now. */
 static void cut_jobs(busq_sim *sim, uint32_t number)
 {
+  busq_sim_process *process = &sim->processes[number];
+  for (; process->n_jobs && process->jobs[process->n_jobs - 1].start_ns > sim->now_ns; process->n_jobs--) {
+    sim->facts.jobs--;
+    sim->job_start_sum_ns -= process->jobs[process->n_jobs - 1].start_ns;
+    sim->job_wait_sum_ns -= process->jobs[process->n_jobs - 1].wait_ns;
+  }
   size_t n_kept = 0;
   for (size_t place = 0; place < sim->n_records; place++) {
     busq_sim_event event = sim->records[place];

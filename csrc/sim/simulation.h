@@ -49,6 +49,11 @@ typedef struct {
 } busq_sim_request;
 
 typedef struct {
+  uint64_t start_ns;
+  uint64_t wait_ns; /* since the time of the send */
+} busq_sim_job;
+
+typedef struct {
   void *state;
   uint64_t busy_until_ns; /* the end of its last job */
   uint64_t secret_since_ns;
@@ -75,6 +80,9 @@ typedef struct {
   uint32_t units;
   uint32_t due;     /* the dead that it learns of with their last packets: a set of bits */
   uint64_t died_ns;
+  busq_sim_job *jobs; /* where processes may die: those that it has been given, in their order */
+  uint32_t n_jobs;
+  uint32_t jobs_capacity;
   busq_sim_inbox inbox; /* where a job blocks all: what waits for its end */
 } busq_sim_process;
 

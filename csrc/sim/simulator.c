@@ -226,6 +226,7 @@ void busq_sim_free(busq_sim *sim)
     free(sim->processes[number].state);
     free(sim->processes[number].sent);
     free(sim->processes[number].requests);
+    free(sim->processes[number].jobs);
     free(sim->processes[number].delivered_ns);
     free(sim->processes[number].inbox.items);
   }
@@ -288,6 +289,11 @@ static int begin_job(busq_sim *sim, uint32_t number, uint64_t message, const bus
   if (start_ns > BUSQ_SIM_TIME_MAX_NS)
     return too_late(sim);
   process->busy_until_ns = start_ns + duration_ns;
+  if (sim->config.n_crashes) {
+    if (!busq_reserve(&process->jobs, &process->jobs_capacity, process->n_jobs + UINT64_C(1), sizeof *process->jobs))
+      return out_of_memory(sim);
+    process->jobs[process->n_jobs++] = (busq_sim_job){start_ns, start_ns - sent->wanted_ns};
+  }
   sim->facts.jobs++;
   sim->job_start_sum_ns += start_ns;
   sim->job_wait_sum_ns += start_ns - sent->wanted_ns;

@@ -108,6 +108,9 @@ def test_jobs_of_the_dead_end_with_them() -> None:
     kinds = [event.kind for event in result.execution.events if event.process == 0]
     assert kinds[-1] == "die"
     assert kinds.count("deliver") > kinds.count("job") == kinds.count("rest") > 0
+    begun = [event.time_s for event in result.execution.events if event.kind == "job"]
+    assert result.jobs == len(begun)
+    assert result.job_start_mean_s == pytest.approx(sum(begun) / len(begun))
 
 
 @pytest.mark.parametrize("order", ["none", "fifo:on_gap=skip"])
