@@ -693,6 +693,8 @@ int busq_recorder_reader(busq_recorder *recorder, uint32_t process, uint32_t *qu
  * entry apart; BUSQ_EMPTY: there are not so many. */
 int busq_recorder_group(busq_recorder *recorder, uint32_t group, char *name, size_t *name_bytesp, uint32_t *indexp, uint64_t *basep);
 int busq_recorder_examine(busq_recorder *recorder, busq_recorder_facts *facts);
+/* Asks the kernel which peers are gone.  The next busq_recorder_settle records the deaths of those that had not left. */
+void busq_recorder_look_for_dead(busq_recorder *recorder);
 /* Makes the peers stop; what they have written by then can still be drained. */
 void busq_recorder_stop(busq_recorder *recorder);
 /* Ends the recording and removes its rings, if it was stopped; otherwise leaves them to another recorder. */

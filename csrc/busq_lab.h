@@ -174,7 +174,11 @@ typedef struct {
   uint32_t unused;
 } busq_absence;
 
-/* `is_incomplete` has a byte for each process: whether events are missing in its log.  Adds to open_losses[] by
+/* Of a process: events are missing in its log; it died and came back, so that what it did not get may have been for the
+ * life before. */
+enum { BUSQ_LOG_LACKS = 1, BUSQ_LOG_OF_SEVERAL_LIVES = 2 };
+
+/* `is_incomplete` has a byte of these bits for each process.  Adds to open_losses[] by
  * receiver, to open_phantoms[] by sender.  A name is taken to be sender << 32 | number. */
 int busq_history_judge_absence(const busq_history *history, const uint8_t *is_incomplete, busq_absence *lost,
                                uint64_t *open_losses, busq_absence *phantom, uint64_t *open_phantoms);
@@ -551,7 +555,7 @@ typedef struct {
   uint64_t latency_p50_ns;
   uint64_t latency_p99_ns;
   uint64_t latency_max_ns;
-  uint64_t jobs;
+  uint64_t jobs; /* that began */
   double job_start_mean_ns; /* of the times at which jobs began, from the beginning of the simulation */
   double job_wait_mean_ns;  /* from the time of the send to the beginning of the job */
   uint64_t secret_ns;        /* in which some process could not send; of all processes together */

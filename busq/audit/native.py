@@ -15,6 +15,7 @@ from busq._port.through_cffi import check as check_result
 from busq._util.humanize import amount
 from busq.audit import certain, clock_check, times, unknown, views_check
 from busq.audit.columns import Rows, count_kinds, groups_of, passed_of, rows_of, settle
+from busq.audit.deaths import deaths_in, spare
 from busq.audit.message_names import Words
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
@@ -78,7 +79,15 @@ def _judged(
     """Judge all messages together; returns their logs as well, as they were understood."""
     order = run.order if order is None else order
     case = _Case(run)
-    claimed = claims(order, allow=allow, ask=ask, has_clocks=case.has_clocks, has_views=bool(case.groups))
+    claimed = claims(
+        order,
+        allow=allow,
+        ask=ask,
+        has_clocks=case.has_clocks,
+        has_views=bool(case.groups),
+        has_deaths=bool(case.deaths),
+        is_live=run.is_live,
+    )
     checks_by_name = {
         check.name: replace(unknown.left_open(check, [*run.findings, *case.findings]), claimed=check.name in claimed)
         for check in case.judge(judged)
@@ -118,6 +127,10 @@ class _Case:
         for process, log in enumerate(run.logs):
             if self.counts[process][Kind.PASS]:
                 self._pass(process, passed_of(log))
+        self.deaths = deaths_in(self.logs, self.counts)
+        self.findings += self.deaths.findings(run.processes)
+        if self.deaths:
+            spare(self.history, self.logs, self.deaths)
         self.holes = unknown.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
             clock_check.clock_faults(run)
@@ -152,7 +165,7 @@ class _Case:
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")
-            absent_checks = unknown.tell_absent(*absent, run, self.history, self.holes, self.words)
+            absent_checks = unknown.tell_absent(*absent, run, self.history, self.holes, self.words, self.deaths.back)
             checks |= {check.name: check for check in absent_checks}
         for check in checks.values():
             yield unknown.tell_guess(unknown.tell_order(check, run, self.holes), run)

@@ -21,22 +21,29 @@ def claims(
     ask: Iterable[str] = (),
     has_clocks: bool = False,
     has_views: bool = False,
+    has_deaths: bool = False,
+    is_live: bool = False,
 ) -> frozenset[str]:
     """Return the names of the checks whose faults make an audit fail.
 
     Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nothing is promised: then completeness, FIFO
     and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too;
-    `has_views`: so have the views of groups.
+    `has_views`: so have the views of groups; `has_deaths`: processes died, so what the order keeps then is claimed of
+    the living; `is_live`: that was on a bus, where bus1 finishes or takes back what the dead began.
     Errors: ValueError for an unknown order or check.
 
     >>> sorted(claims("", allow=["lost"], ask=["total"]))
     ['causal', 'duplicated', 'fifo', 'phantom', 'total']
     >>> "side" in claims("bus1"), "side" in claims("fifo")
     (True, False)
+    >>> ["lost" in claims(name, has_deaths=True) for name in ("skeen", "skeen:on_crash=go-on")]
+    [False, True]
     """
     if order:
-        promised = parse(order)[0]
+        promised, options = parse(order)
         claimed = promised.claims | ({"side"} if promised.side_channels else frozenset())
+        keeps = promised.under_crashes(options) >= {"lost", "uniform"} or (is_live and promised.name == "bus1")
+        claimed -= {"lost"} if has_deaths and not keeps else set()
     else:
         claimed = _PLAIN
     if has_clocks:

@@ -26,7 +26,7 @@ DIALECTS = {"duckdb": "unnest", "spark": "explode"}  # and what makes rows of a 
 
 _MAKE = "CREATE OR REPLACE TEMPORARY"
 _BEFORE = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-_KINDS = (Kind.SEND, Kind.DELIVER)
+_KINDS = (Kind.SEND, Kind.DELIVER, Kind.JOIN, Kind.DIE)
 
 
 class NoSql(BusqError):
@@ -87,7 +87,7 @@ def _events(its: Mapping[str, str], order: str, table: str, fields: Fields) -> s
     called = {kind: kind.name.lower() if kind in _KINDS else "other" for kind in Kind}
     text = f"CAST({its['kind']} AS STRING)"
     cases = [f"WHEN coalesce({text}, '') = '' THEN 'none'"]
-    for name in ("send", "deliver", "other"):
+    for name in ("send", "deliver", "join", "die", "other"):
         numbers = [int(kind) for kind, its_name in called.items() if its_name == name]
         known = [*map(str, numbers), *(word for word, number in words.items() if number in numbers)]
         texts = ", ".join("'" + word.replace("'", "''") + "'" for word in known)
@@ -117,7 +117,11 @@ CREATE OR REPLACE TEMPORARY VIEW busq_deliveries AS
   FROM busq_events d LEFT JOIN busq_resent r ON d.message = r.message WHERE kind = 'deliver' AND r.message IS NULL
   GROUP BY d.process, d.message;"""
 
-_CLEAN_OF_COPIES = """-- Deliveries of what was sent there: order is judged among these.
+_CLEAN_OF_COPIES = """-- Where each process died last: the dead are owed nothing, nor is what they sent and nobody got.
+CREATE OR REPLACE TEMPORARY VIEW busq_deaths AS
+  SELECT process, max(CASE WHEN kind = 'die' THEN place END) AS died,
+    max(CASE WHEN kind = 'join' THEN place END) AS joined FROM busq_events GROUP BY process;
+-- Deliveries of what was sent there: order is judged among these.
 CREATE OR REPLACE TEMPORARY VIEW busq_clean AS
   SELECT d.process, d.message, d.place, s.process AS sender, s.place AS sent
   FROM busq_deliveries d JOIN busq_copies c ON d.message = c.message AND d.process = c.process
@@ -168,7 +172,12 @@ _QUERIES = {
     "no kind": "SELECT 'no kind' AS name, count(*) AS faults FROM busq_events WHERE kind = 'none'",
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
     "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
-  LEFT JOIN busq_deliveries d ON c.message = d.message AND c.process = d.process WHERE d.message IS NULL""",
+  JOIN busq_sends s ON c.message = s.message
+  LEFT JOIN busq_deliveries d ON c.message = d.message AND c.process = d.process
+  LEFT JOIN (SELECT DISTINCT message FROM busq_deliveries) AS h ON c.message = h.message
+  LEFT JOIN busq_deaths r ON c.process = r.process LEFT JOIN busq_deaths o ON s.process = o.process
+  WHERE d.message IS NULL AND (r.died IS NULL OR r.died < r.joined)
+    AND (o.died IS NULL OR o.died < s.place OR h.message IS NOT NULL)""",
     "phantom": """SELECT 'phantom' AS name, coalesce(sum(d.times), 0) AS faults FROM busq_deliveries d
   LEFT JOIN busq_copies c ON c.message = d.message AND c.process = d.process WHERE c.message IS NULL""",
     "fifo": "SELECT 'fifo' AS name, count(*) AS faults FROM busq_late_of_sender",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from busq._native import ffi, lib
@@ -56,13 +56,23 @@ def incomplete(run: Run, counts: Sequence[Sequence[int]]) -> list[bool]:
 
 
 def tell_absent(
-    lost: Check | None, phantom: Check | None, run: Run, history: History, holes: Sequence[bool], words: Words
+    lost: Check | None,
+    phantom: Check | None,
+    run: Run,
+    history: History,
+    holes: Sequence[bool],
+    words: Words,
+    back: Collection[int] = (),
 ) -> Iterable[Check]:
-    """Return the verdicts about lost and phantom messages, "unknown" where all of them may stand in a missing part."""
+    """Return the verdicts about lost and phantom messages, "unknown" where all of them may stand in a missing part.
+
+    `back`: processes that died and came back, to which what is missing may have come before they died.
+    """
     n = len(run.processes)
     absences, opens = ffi.new("busq_absence[2]"), [ffi.new("uint64_t[]", n + 1) for _ in range(2)]
     lacks = [is_torn or not log.num_rows for is_torn, log in zip(holes, run.logs, strict=True)]  # any sends of it
-    flags = ffi.from_buffer("uint8_t[]", bytes(lacks) + b"\0")
+    is_open = [lib.BUSQ_LOG_LACKS * lack | lib.BUSQ_LOG_OF_SEVERAL_LIVES * (p in back) for p, lack in enumerate(lacks)]
+    flags = ffi.from_buffer("uint8_t[]", bytes(is_open) + b"\0")
     pointers = absences + 0, opens[0], absences + 1, opens[1]
     check_result(lib.busq_history_judge_absence(core_of(history), flags, *pointers))
     for check, absence, by_process in zip((lost, phantom), absences, opens, strict=True):
@@ -70,7 +80,7 @@ def tell_absent(
             places = [index for index in range(n) if by_process[index]]
             processes = tuple(absence.processes[i] for i in range(absence.n_processes))
             its = Absence(absence.n_definite, absence.n_open, absence.message, processes)
-            yield judged(check, its, why(run, places, holes), words)
+            yield judged(check, its, why(run, places, holes, back), words)
 
 
 @dataclass(frozen=True)
@@ -109,11 +119,12 @@ def definite_text(is_lost: bool, message: str, names: Sequence[str]) -> str:
     return f"{names[0]} delivered {message}, which {reason}"
 
 
-def why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
+def why(run: Run, places: Sequence[int], holes: Sequence[bool], back: Collection[int] = ()) -> str:
     """Return why the logs of these processes leave something open."""
     empty = [run.processes[i] for i in places if not run.logs[i].num_rows]
-    torn = [run.processes[i] for i in places if run.logs[i].num_rows and holes[i]]
-    ended = [run.processes[i] for i in places if run.logs[i].num_rows and not holes[i]]
+    torn = [run.processes[i] for i in places if run.logs[i].num_rows and holes[i] and i not in back]
+    ended = [run.processes[i] for i in places if run.logs[i].num_rows and not holes[i] and i not in back]
+    again = [run.processes[i] for i in places if i in back]
     parts = [
         (empty, "is empty", "are empty"),
         (torn, "lacks events", "lack events"),
@@ -124,7 +135,7 @@ def why(run: Run, places: Sequence[int], holes: Sequence[bool]) -> str:
         for names, one, many in parts
         if names
     ]
-    return ", ".join(said)
+    return ", ".join([*said, *([f"{listed(again)} died and came back"] if again else [])])
 
 
 def tell_guess(check: Check, run: Run) -> Check:

@@ -17,7 +17,7 @@ SOURCE = "busq execution"
 
 
 def from_execution(execution: Execution, name: str = "") -> Run:
-    """Return an execution as a run: sends, called when they were submitted and decided when they were sent; deliveries.
+    """Return an execution as a run: deaths, deliveries, and sends, called when they were submitted, decided when sent.
 
     Where an order knows only messages with one destination, the copies of a multicast are messages of their own.
 
@@ -33,7 +33,7 @@ def from_execution(execution: Execution, name: str = "") -> Run:
     for event in execution.events:
         if event.kind == "submit":
             called_ns.setdefault(event.message, _time_ns(event))
-        elif event.kind in ("sent", "deliver"):
+        elif event.kind in ("sent", "deliver", "die"):
             rows[event.process].append(_row(execution, event, called_ns, len(rows[event.process])))
     run = name or execution.order
     for log in rows:
@@ -65,4 +65,6 @@ def _row(execution: Execution, event: Event, called_ns: dict[int, int], position
         called = called_ns.get(event.message, now_ns)
         row |= {"kind": Kind.SEND, "time_ns": called, "commit_ns": now_ns}
         row["destinations"] = list(execution.destinations.get(event.message, ()))
+    elif event.kind == "die":
+        row |= {"kind": Kind.DIE, "message": None}
     return row

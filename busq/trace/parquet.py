@@ -80,7 +80,7 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
     order = ""
     segments: list[_Segment] = []
     remarks: list[_Remark] = []
-    readable, greatest, is_ours = 0, -1, False
+    readable, greatest, is_ours, is_live = 0, -1, False, False
     for path in source.paths:
         content = with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
         if isinstance(content, Finding):
@@ -94,13 +94,14 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
         remarks += about
         readable += 1
         is_ours |= head_.is_recorded
+        is_live |= head_.is_live
     if not readable:
         raise TraceError("; ".join(f.text for f in findings) or f"{source.name}: no files")
     if not is_ours:
         findings += _one_sided(source, segments)
     run = _run(source, _named(names, greatest + 1), order, segments, remarks, findings, columns)
     queues = queues_of(readers)
-    return replace(run, logs=resolved(run.logs, queues)) if queues else run
+    return replace(run, logs=resolved(run.logs, queues) if queues else run.logs, is_live=is_live)
 
 
 def _one_sided(source: Source, segments: Sequence[_Segment]) -> Iterator[Finding]:

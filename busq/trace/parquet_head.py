@@ -19,7 +19,7 @@ from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
 from busq.trace.queue_readers import readers_of
-from busq.trace.schema import METADATA, REQUIRED, VERSION
+from busq.trace.schema import METADATA, RECORDER, REQUIRED, VERSION
 from busq.trace.tables import BROKEN
 
 __all__ = ["Head", "check_columns", "first_records", "head", "head_of", "runs_of", "sample", "with_file"]
@@ -44,6 +44,7 @@ class Head:
     segment: int = -1
     is_plain: bool = True  # its columns are called, and have types, as in the schema: no names to be mapped
     is_recorded: bool = False  # busq wrote it
+    is_live: bool = False  # it was recorded from a bus
 
     @property
     def is_ours(self) -> bool:
@@ -120,6 +121,7 @@ def head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Head
         _number(facts.get("busq.segment")),
         METADATA in facts or (not missing and _is_plain(schema, options)),
         METADATA in facts,
+        facts.get("busq.source") == RECORDER,
     )
 
 

@@ -20,12 +20,11 @@ from busq._port.through_cffi import held
 from busq._util.files import replacing
 from busq.trace.errors import TraceError
 from busq.trace.queue_readers import readers_of
-from busq.trace.schema import SCHEMA, Kind, metadata, number_of, sender_of
+from busq.trace.schema import RECORDER, SCHEMA, Kind, metadata, number_of, sender_of
 from busq.trace.writer import file_name
 
 __all__ = ["LABELS", "Columns", "Folder"]
 
-SOURCE = "busq record"
 ELSEWHERE = "elsewhere/"  # it was sent on another machine, and is re-sent here
 
 # The cheapest way to write such columns that was found: 57 to 77 ns a row, and the smallest but for a slower one.
@@ -195,7 +194,7 @@ class Folder:
             "run": self.run,
             "names": json.dumps(self.names, ensure_ascii=False),
             "order": self.order,
-            "source": SOURCE,
+            "source": RECORDER,
             "process": process,
             "segment": self.segments[process],
             "bus": self.bus,

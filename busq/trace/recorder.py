@@ -255,6 +255,7 @@ class Recorder:
                 self._is_written.wait()
             if time.monotonic() >= due_s and self._is_written.is_set():
                 due_s = time.monotonic() + self._segment_s
+                lib.busq_recorder_look_for_dead(self._handle)
                 if taken := self._settled():
                     self._is_written.clear()
                     self._work.put(taken)

@@ -58,3 +58,4 @@ class Run:
     findings: Sequence[Finding] = ()
     is_derived: bool = False  # its messages are those that follow from its clocks
     tied: Any = None
+    is_live: bool = False  # it was recorded from a bus

@@ -22,6 +22,7 @@ from busq._port.arguments import integer, whole_number
 __all__ = [
     "METADATA",
     "OF_GROUPS",
+    "RECORDER",
     "REQUIRED",
     "SCHEMA",
     "STRANGE_GROUPS",
@@ -37,6 +38,7 @@ __all__ = [
 
 VERSION = 1
 
+RECORDER = "busq record"  # the `source` of what a live bus did
 METADATA = "busq.trace"  # the key under which a file's schema names its version
 
 
@@ -55,6 +57,7 @@ class Kind(IntEnum):
     LEAVE = 9  # it left
     GAP = 10  # `stamp` is the number of events that were dropped here, as they were not taken in time
     PASS = 11  # `message` came, and was not for it there: its view was over, or its node was gone
+    DIE = 12  # the process died, and had not left
 
 
 SCHEMA = pa.schema(

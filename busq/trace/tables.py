@@ -74,6 +74,7 @@ KIND_NAMES = {
     "leave": Kind.LEAVE,
     "gap": Kind.GAP,
     "pass": Kind.PASS,
+    "die": Kind.DIE,
 }
 
 

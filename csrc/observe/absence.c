@@ -3,7 +3,7 @@
  * Missing deliveries, and whether their absence can be known.
  *
  * Guarantee: every pair that counts as lost, and every delivery that counts as phantom, is either definite or open,
- * never both.  A loss is open where the receiver's log is incomplete, or delivers no message that its sender sent later
+ * never both.  A loss is open where the receiver's log is incomplete or that of several lives, or delivers no message that its sender sent later
  * (it may have ended before).  A phantom is open where no process sent it, and the log of the process that it names as
  * its sender is incomplete or sends nothing with a higher number; where it names no process, if any log is incomplete.
  * All else is definite.
@@ -67,6 +67,11 @@ static uint64_t name_number(uint64_t name)
 
 /* ---- phantoms ---- */
 
+static bool lacks_events(const absence *a, uint64_t process)
+{
+  return a->is_incomplete[process] & BUSQ_LOG_LACKS;
+}
+
 static void note_past(absence *a)
 {
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
@@ -84,7 +89,7 @@ static bool phantom_is_open(const absence *a, uint64_t name, const busq_observe_
     return false;
   if (sender >= a->history->n_processes)
     return a->is_any_incomplete;
-  return a->is_incomplete[sender] || a->past[sender] <= name_number(name);
+  return lacks_events(a, sender) || a->past[sender] <= name_number(name);
 }
 
 static void note_phantom(absence *a, uint32_t receiver, uint32_t message)
@@ -158,12 +163,12 @@ static void judge(absence *a)
   const uint32_t n = a->history->n_processes;
   uint32_t first = 0;
   for (uint32_t process = 0; process < n; process++)
-    a->is_any_incomplete |= a->is_incomplete[process] != 0;
+    a->is_any_incomplete |= lacks_events(a, process);
   note_past(a);
   for (uint32_t receiver = 0; receiver < n; receiver++)
     read_log(a, receiver, true);
   for (uint32_t process = 0; process < n; process++)
-    a->open_phantoms[process] += a->is_incomplete[process] ? a->n_nobodys : 0;
+    a->open_phantoms[process] += lacks_events(a, process) ? a->n_nobodys : 0;
   for (uint32_t message = 0; message < a->history->index.n_names; message++) {
     const busq_observe_message *m = &a->history->messages[message];
     if (m->sender != BUSQ_OBSERVE_NOBODY && a->reached[message] < m->n_destinations)

@@ -155,8 +155,20 @@ int busq_recorder_examine(busq_recorder *self, busq_recorder_facts *facts)
   return BUSQ_OK;
 }
 
+/* A peer that is gone has written all that it will write, as long as there is a recording. */
+void busq_recorder_look_for_dead(busq_recorder *self)
+{
+  for (uint32_t slot = 0; slot < self->bus->geometry.peers; slot++) {
+    busq_source *from = &self->sources[slot];
+    from->is_gone = from->is_there && !busq_life_is_held(self->bus, slot);
+    if (from->is_gone)
+      from->gone_at = busq_load_acquire(&from->ring.shared->tail);
+  }
+}
+
 void busq_recorder_stop(busq_recorder *self)
 {
+  busq_recorder_look_for_dead(self);
   busq_store_release(&self->bus->header->recording, 0);
   self->is_stopped = true;
 }

@@ -16,6 +16,10 @@
  * been seen, or was not recorded.  Then it becomes a row.  What a peer has reserved and not written is passed when the
  * kernel reports that the peer is gone, or when a successor writes behind it.
  *
+ * A writer has died that left no row of leaving: before another one writes in its ring, before its own next life begins
+ * in another ring, or where the kernel knows of no peer and nothing is left in the ring.  Where something may be missing behind its last row,
+ * there is no row of its death.
+ *
  * Slots name senders and receivers; the names belonging to them come from joins in the rings, and from the bus for
  * peers that do nothing themselves.  The readers of a shared queue have one name and run at the same time, each with its
  * own numbers, so each is a process of its own: a slot, in all of the lives in which it reads that queue.  The first of
@@ -77,6 +81,10 @@ typedef struct {
   bool has_process;
   bool has_writer;
   bool is_new_life; /* the next send begins a segment */
+  bool is_at_work;  /* there are rows of its writer's life, which has not ended with them */
+  bool has_ended;   /* that it left or died is written */
+  bool is_gone;     /* the kernel knew of no peer here when the ring ended at `gone_at` */
+  uint64_t gone_at;
   uint64_t begun;     /* the send that was seen begun, and not done: was it delivered? */
   bool is_delivered;
   uint32_t patience;  /* passes for which a dead sender's send was waited for */

@@ -172,6 +172,23 @@ static bool join_add(const translation *now, const busq_trace_record *record)
   return row_add(now, &row);
 }
 
+static void life_note(busq_source *from, uint8_t kind)
+{
+  from->has_ended = kind == BUSQ_TRACE_LEAVE || (from->has_ended && kind != BUSQ_TRACE_JOIN);
+  from->is_at_work = !from->has_ended; /* a thread that waited may write behind it */
+}
+
+/* The writer of a ring will write nothing more there, and has no row of leaving. */
+static bool death_add(const translation *now, busq_source *from)
+{
+  busq_trace_row row = {.kind = BUSQ_TRACE_DIE, .group = -1};
+  const bool has_died = from->is_at_work && !from->lost && busq_trace_ring_dropped(&from->ring) == from->dropped;
+  const translation its = {.self = now->self, .from = from, .writer = &now->self->processes[from->writer]};
+  from->is_at_work = false;
+  from->has_ended = true;
+  return !has_died || row_add(&its, &row);
+}
+
 /* Writes rows for the events that were dropped before there were `then` of them.  Of two threads of a peer, the one
  * that reserved first may have looked last: a count below what was written is written already. */
 static bool dropped_add(const translation *now, uint64_t then)
@@ -287,12 +304,13 @@ static void queue_shrink(busq_source *from)
 static bool writer_change(translation *now, const busq_trace_record *join)
 {
   busq_source *from = now->from;
+  busq_source *before = join->stamp ? &now->self->sources[join->stamp - 1] : from;
   now->writer = &now->self->processes[from->writer];
-  if (from->has_writer && (!lost_add(now) || !dropped_add(now, join->message)))
+  if (from->has_writer && (!death_add(now, from) || !lost_add(now) || !dropped_add(now, join->message)))
     return false;
   from->writer = (uint32_t)join->end;
   from->has_writer = true;
-  return true;
+  return before == from || before->writer != from->writer || death_add(now, before);
 }
 
 static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
@@ -315,9 +333,13 @@ static int source_settle(busq_recorder *self, busq_source *from, bool is_all)
       now.writer = &self->processes[from->writer];
       if (!record_translate(&now))
         return busq_recorder_no_memory(self);
+      life_note(from, record->kind);
     }
     from->done += 1 + n_more;
   }
+  if (from->is_gone && from->done == from->n && from->head == from->gone_at && !busq_source_left(from) &&
+      !death_add(&now, from))
+    return busq_recorder_no_memory(self);
   queue_shrink(from);
   return BUSQ_OK;
 }

@@ -25,8 +25,9 @@ typedef enum {
   BUSQ_TRACE_LEAVE = 9,
   BUSQ_TRACE_GAP = 10, /* only in files */
   BUSQ_TRACE_PASS = 11, /* it came, and was not for this receiver at its place in the order */
-  BUSQ_TRACE_MORE = 12, /* goes on with the one before */
-  BUSQ_TRACE_VOID = 13  /* nothing came of it */
+  BUSQ_TRACE_DIE = 12,  /* only in files */
+  BUSQ_TRACE_MORE = 13, /* goes on with the one before */
+  BUSQ_TRACE_VOID = 14  /* nothing came of it */
 } busq_trace_kind;
 
 enum {

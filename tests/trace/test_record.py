@@ -248,12 +248,13 @@ def test_peers_that_are_killed_leave_a_sound_trace(
 ) -> None:
     chance = random.Random(seed)
     bus = make_bus(peers=8, capacity=256)
-    names = ["ann", "bob", "cid"]
+    names, killed = ["ann", "bob", "cid"], ["ann", "bob", "cid"]
     with Recorder(bus, trace) as recorder:
         children = {name: fork(talk, bus.name, name, names) for name in names}
         for _ in range(6):
             time.sleep(chance.uniform(0.02, 0.15))
             name = chance.choice(names)
+            killed.append(name)
             os.kill(children[name].pid, signal.SIGKILL)
             children[name].wait()
             children[name] = fork(talk, bus.name, name, names)
@@ -265,7 +266,11 @@ def test_peers_that_are_killed_leave_a_sound_trace(
     assert set(found) == set(names)
     check_sound(found)
     assert recorder.recording.before == 0
-    for rows in found.values():
+    for name, rows in found.items():
+        lives = [row["kind"] for row in of_kind(rows, Kind.JOIN, Kind.DIE, Kind.LEAVE)]
+        if not recorder.recording.dropped:  # otherwise a death may be missing
+            assert lives == [Kind.JOIN, Kind.DIE] * (len(lives) // 2)
+            assert 0 < len(lives) // 2 <= killed.count(name)  # one may have died before it joined
         delivered = messages(rows, Kind.DELIVER)
         assert len(delivered) == len(set(delivered))
         # Equal stamps go by the senders' slots, and a peer that was killed may have come back in another one.
@@ -338,6 +343,36 @@ def test_a_killed_recorder_leaves_a_readable_prefix_and_the_next_one_goes_on(
     sent, delivered = (messages(found["ann"], kind) for kind in (Kind.SEND, Kind.DELIVER))
     assert set(sent[:-1]) - set(delivered) == set() or gaps
     assert len(set(sent)) == len(sent)
+
+
+def test_who_dies_while_nobody_records_is_not_taken_for_alive_nor_the_living_for_dead(
+    bus: busq.Bus, trace: Path, start: Callable[..., subprocess.Popen[str]], fork: Callable[..., Child]
+) -> None:
+    children = {name: fork(talk_slowly, bus.name, name) for name in ("bob", "cid", "dan")}
+    first = start(trace)
+    wait_until(lambda: len(files(trace)) >= 3)
+    first.kill()
+    first.wait()
+    children["bob"].kill()
+    before = {*files(trace)}
+    second = start(trace)
+    wait_until(lambda: {path.name[:3] for path in files(trace) if path not in before} >= {"cid", "dan"})
+    children["cid"].kill()
+    second.send_signal(signal.SIGTERM)
+    told = json.loads(second.communicate(timeout=PATIENCE_S)[0])
+    found = {name: [row["kind"] for row in rows] for name, rows in logs(trace).items()}
+    assert found["bob"].count(Kind.DIE) == (found["bob"][-1] == Kind.DIE)
+    assert (found["cid"].count(Kind.DIE), found["cid"][-1]) == (1, Kind.DIE) or told["dropped"]
+    assert Kind.DIE not in found["dan"]
+    children["dan"].kill()
+
+
+def talk_slowly(name: str, me: str) -> None:
+    with busq.Bus.open(name) as bus, bus.join(me) as peer:
+        while True:
+            peer.send(me, b"x")
+            peer.recv()
+            time.sleep(0.002)
 
 
 def test_what_a_ring_has_no_room_for_is_counted_and_stands_as_a_gap(

@@ -46,6 +46,7 @@ _VERBS = {
     Kind.LEAVE: "leave",
     Kind.GAP: "lost events",
     Kind.PASS: "pass",
+    Kind.DIE: "die",
 }
 _NAME = re.compile(r"(?P<subject>\w+?)_(?P<unit>[a-z]+)(?:_by_(?P<by>\w+))?")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define RINGS_MAGIC UINT64_C(0x0a63727471737562) /* "busqtrc\n" */
-#define RINGS_VERSION 3u
+#define RINGS_VERSION 4u
 #define PAGE_BYTES UINT64_C(4096)
 
 static void rings_name(const busq_bus *bus, char name[64])

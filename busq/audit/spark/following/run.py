@@ -29,6 +29,8 @@ from busq.audit.spark.following.state import (
     Process,
     Receiver,
     append,
+    given_up,
+    in_holes,
     is_among,
     keep,
     numbers_of,
@@ -69,6 +71,7 @@ class Run:
         self.unproven_losses = 0  # that a hole in a log may explain
         self.unwatched = 0  # messages in flight that were too many to remember
         self.has_views = False  # it has groups
+        self.is_live = False  # it is recorded from a bus
         self.unstamped = 0  # sends and deliveries without a stamp: nothing but FIFO order is judged there
         # Sorted; not judged: sent again, out of turn, sent and aborted, or at a position with another event.
         self.resent: Ints = np.empty(0, np.int64)
@@ -128,6 +131,7 @@ class Run:
         yield from self._positions(process, columns, now)
         self._except(tied_in(columns))
         yield from self._sends(process, columns, table, now)
+        self.process(process).note_ends(columns["kind"])
         self._queue(process, columns, now)
 
     def _positions(self, process: int, columns: dict[str, Ints], now: float) -> Iterator[Found]:
@@ -252,7 +256,7 @@ class Run:
 
     def _resolve(self, where: Receiver) -> None:
         """Take up what was open, and what logs have come to by now."""
-        decided = (where.open <= self._known(where.open >> 32)) & ~self._in_holes(where, where.open)
+        decided = (where.open <= self._known(where.open >> 32)) & ~in_holes(self.processes, where, where.open)
         if not np.any(decided):
             return
         was_sent = decided & (np.isin(where.open, where.flying) | np.isin(where.open, where.lost))
@@ -315,16 +319,6 @@ class Run:
         recent = np.concatenate([where.recent, message])
         where.recent = recent[-self._share() :]
         where.has_forgotten = where.has_forgotten or len(where.recent) < len(recent)
-
-    def _in_holes(self, where: Receiver, message: Ints) -> Ints:
-        """Which messages may well have been sent, where the log of their sender, or our memory, has a hole."""
-        excused = np.zeros(len(message), np.bool_)
-        for sender in np.unique(message >> 32).tolist():
-            forgotten = where.forgotten.get(sender, -1)
-            excused |= (message >> 32 == sender) & (message <= forgotten)
-            for low, high in self.processes[sender].holes if sender in self.processes else ():
-                excused |= (message >= (sender << 32 | low)) & (message <= (sender << 32 | high))
-        return excused
 
     # -- stamps --
 
@@ -411,7 +405,7 @@ class Run:
         if not len(message):
             return
         delivered = set(message[np.isin(message, where.recent) | np.isin(message, good)].tolist())
-        is_open = ~is_known | self._in_holes(where, message)
+        is_open = ~is_known | in_holes(self.processes, where, message)
         opened, strays = set(where.open.tolist()), set(where.strays.tolist())
         opening: list[int] = []
         invented: list[int] = []
@@ -456,7 +450,11 @@ class Run:
         `lag_s` is how far logs may be behind: what was sent so long after the log of a receiver lacked events does not
         stand in the part that is missing.
         """
+        died = [process for process, who in self.processes.items() if who.has_died]
         for process, where in sorted(self.receivers.items()):
+            if process in died and self.processes[process].is_dead:  # nothing is lost there
+                self._forget(where, given_up(where, now - delay_s))
+                continue
             if not len(where.flying) or (not where.last and where.stamp < 0):
                 continue
             sender = where.flying >> 32
@@ -465,6 +463,7 @@ class Run:
             due = ((where.flying < last) | is_stamp_over) & (now - where.flying_since >= delay_s)
             due &= ~np.isin(where.flying, where.early) & ~np.isin(where.flying, where.open)
             untold = due & (where.flying_since - lag_s <= where.hole_since)
+            untold |= due & (np.isin(sender, died) | (process in died))
             self.unproven_losses += int(np.sum(untold))
             for at in np.flatnonzero(due & ~untold):
                 one = int(where.flying[at])

@@ -11,12 +11,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from busq.trace.schema import Kind
 
 __all__ = [
     "AGAIN",
@@ -30,6 +33,8 @@ __all__ = [
     "Process",
     "Receiver",
     "append",
+    "given_up",
+    "in_holes",
     "is_among",
     "keep",
     "numbers_of",
@@ -67,6 +72,8 @@ class Process:
     sent: int = 0  # the highest number in its log
     stamp: int = -1  # the highest that it sent or delivered at
     is_torn: bool = False  # events are missing since the last number
+    has_died: bool = False  # once, or more often
+    is_dead: bool = False  # and has not come back
     holes: list[tuple[int, int]] = field(default_factory=list)  # numbers that its log may lack
 
     def reach(self, numbers: Ints) -> None:
@@ -83,6 +90,13 @@ class Process:
         if surplus > 0:
             self.holes[: surplus + 1] = [(self.holes[0][0], self.holes[surplus][1])]
         self.sent, self.is_torn = int(numbers[-1]), False
+
+    def note_ends(self, kind: Ints) -> None:
+        """Note the deaths among the kinds of its next rows, and whether it came back behind them."""
+        ends = kind[(kind == Kind.DIE) | (kind == Kind.JOIN)]
+        if len(ends):
+            self.has_died |= bool(np.any(ends == Kind.DIE))
+            self.is_dead = bool(ends[-1] == Kind.DIE)
 
 
 @dataclass
@@ -131,6 +145,17 @@ ARRAYS = (
 )
 
 
+def in_holes(processes: Mapping[int, Process], where: Receiver, message: Ints) -> Ints:
+    """Return which messages may well have been sent, where the log of their sender, or our memory, has a hole."""
+    excused = np.zeros(len(message), np.bool_)
+    for sender in np.unique(message >> 32).tolist():
+        forgotten = where.forgotten.get(sender, -1)
+        excused |= (message >> 32 == sender) & (message <= forgotten)
+        for low, high in processes[sender].holes if sender in processes else ():
+            excused |= (message >= (sender << 32 | low)) & (message <= (sender << 32 | high))
+    return excused
+
+
 def append(where: Receiver, names: tuple[str, ...], arrays: tuple[Ints, ...]) -> None:
     """Add rows to arrays of a receiver that belong together."""
     for name, array in zip(names, arrays, strict=True):
@@ -141,6 +166,15 @@ def keep(where: Receiver, names: tuple[str, ...], chosen: Ints) -> None:
     """Keep the chosen rows of arrays of a receiver that belong together."""
     for name in names:
         setattr(where, name, getattr(where, name)[chosen])
+
+
+def given_up(where: Receiver, since: float) -> Ints:
+    """Wait no more for what was sent to a dead process until then, and is not among its rows; return that."""
+    is_read = np.isin(where.flying, where.early) | np.isin(where.flying, where.open)
+    is_owed = is_read | (where.flying_since > since)
+    gone = where.flying[~is_owed]
+    keep(where, ("flying", "flying_stamp", "flying_since"), is_owed)
+    return gone
 
 
 def is_among(message: Ints, names: Ints) -> Ints:

@@ -130,6 +130,7 @@ class _Watched:
 
 def _fed(run: Run, first: Head, pieces: Sequence[Piece], since: float) -> Iterator[Found]:
     run.name, run.order = first.run or run.name, first.order or run.order
+    run.is_live |= first.is_live
     run.call(list(first.names))
     if queues_of(first.readers):
         run.reason = "several readers share a queue: which of them took a message, only the whole trace shows"
@@ -184,7 +185,7 @@ class Watch:
 
     def _claims(self, one: _Watched) -> frozenset[str]:
         order = one.run.order if self._order is None else self._order
-        return claims(order, allow=self._allow, ask=self._ask, has_views=one.run.has_views)
+        return claims(order, allow=self._allow, ask=self._ask, **_facts_of(one.run))
 
     @property
     def pending(self) -> int:
@@ -346,7 +347,18 @@ class Watch:
 
 
 _TOTALS = ("files", "events", "messages", "deliveries")
-_OF_A_RUN = ("name", "order", "names", "is_stale", "reason", "unproven_losses", "unwatched", "unstamped", "has_views")
+_OF_A_RUN = (
+    "name",
+    "order",
+    "names",
+    "is_stale",
+    "reason",
+    "unproven_losses",
+    "unwatched",
+    "unstamped",
+    "has_views",
+    "is_live",
+)
 
 
 def _facts(folder: str, one: _Watched, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -384,6 +396,11 @@ def _watched_of(folder: str, facts: dict[str, Any], stored: Any) -> _Watched:
         passed = {"passed": set(where["passed"])}
         one.run.receivers[int(process)] = Receiver(**where | by_sender | arrays | passed)
     return one
+
+
+def _facts_of(run: Run) -> dict[str, bool]:
+    has_deaths = any(who.has_died for who in run.processes.values())
+    return {"has_views": run.has_views, "has_deaths": has_deaths, "is_live": run.is_live}
 
 
 def _unjudged(reason: str) -> str:

@@ -30,6 +30,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from busq.audit.deaths import Deaths
 from busq.trace.schema import Kind
 
 __all__ = [
@@ -214,6 +215,35 @@ def without_passed(events: DataFrame) -> DataFrame:
     return known.withColumns(columns).select(*events.columns)
 
 
+def without_spared(events: DataFrame, deaths: Deaths) -> DataFrame:
+    """Take from the destinations of messages those that are owed nothing (`busq.audit.deaths`), by positions.
+
+    Cost: a join of what was sent to the dead, or by them, with the deliveries, and one of all events with the outcome.
+
+    >>> less = events.where("kind = 1 or message = 2")  # nobody delivers message 1
+    >>> found = without_spared(less, Deaths((-1, 9), (False, False))).where(is_send()).orderBy("message")
+    >>> found.select("message", "destinations").collect()
+    [Row(message=1, destinations=[]), Row(message=2, destinations=[1])]
+    """
+    of = ["run", "process", "message"]
+    ends_with_it = F.lit(False)
+    for process, at in enumerate(deaths.last):
+        if at >= 0:
+            ends_with_it |= (F.col("process") == process) & (F.col("position") < at)
+    sends = events.where(is_send()).withColumn("ends_with_it", ends_with_it)
+    sends = sends.select("run", "message", "ends_with_it", F.explode("destinations").alias("process"))
+    is_to_dead = F.col("process").isin(deaths.dead)
+    came = events.where(is_delivery()).select(*of)
+    heard = came.select("run", "message").distinct().withColumn("is_heard", F.lit(True))
+    asked = sends.where(is_to_dead | F.col("ends_with_it")).join(heard, on=["run", "message"], how="left")
+    spared = asked.where(is_to_dead | F.col("is_heard").isNull()).join(came, on=of, how="left_anti")
+    passed = spared.groupBy("run", "message").agg(F.collect_set("process").alias("passed"))
+    known = events.join(passed, on=["run", "message"], how="left")
+    is_spared = is_send() & F.col("passed").isNotNull()
+    less = F.when(is_spared, F.array_except("destinations", "passed")).otherwise(F.col("destinations"))
+    return known.withColumn("destinations", less).select(*events.columns)
+
+
 # ---- names ----
 
 
@@ -379,11 +409,18 @@ def copies(events: DataFrame, groups: DataFrame | None = None) -> DataFrame:
     )
 
 
-def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (), processes: int = 0) -> DataFrame:
+def completeness(
+    given: DataFrame,
+    events: DataFrame,
+    *,
+    torn: Sequence[int] = (),
+    back: Sequence[int] = (),
+    processes: int = 0,
+) -> DataFrame:
     """Count what `copies` found: RESULTS of lost, duplicated and phantom, with the first of each.
 
     Further rows count what may only stand in a part of a log that is missing, and what is certain: "lost_open" where
-    nothing later of the sender arrived there or the receiver is one of the `torn`, "lost_definite" otherwise;
+    nothing later of the sender arrived there or the receiver is one of the `torn` or `back`, "lost_definite" otherwise;
     "phantom_open" where it was never sent and the sender in its name is torn, or sent nothing later, or is none of the
     `processes` and any is torn, "phantom_definite".  The
     processes of the open ones are those whose logs leave them open.
@@ -391,7 +428,8 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
     Where messages were named anew, the old names (column `name`) contain the sender; `processes`: how many
     there are.
 
-    Parameters: `given`, what `copies` gave; `events`; `torn`, processes whose logs lack events; `processes`.
+    Parameters: `given`, what `copies` gave; `events`; `torn`, processes whose logs lack events; `back`,
+    those that died and came back; `processes`.
     Cost: two small joins.
 
     >>> less = events.where("kind = 1 or message = 2")  # nobody delivers message 1
@@ -413,7 +451,7 @@ def completeness(given: DataFrame, events: DataFrame, *, torn: Sequence[int] = (
         was_sent = F.coalesce("was_sent", F.lit(False))
     is_lost = F.col("is_sent") & (F.col("deliveries") == 0)
     is_last = ~F.coalesce(F.col("latest") > F.col("message"), F.lit(False))
-    is_lost_open = is_lost & (is_last | F.col("receiver").isin(list(torn)))
+    is_lost_open = is_lost & (is_last | F.col("receiver").isin([*torn, *back]))
     is_phantom = ~F.col("is_sent")
     namesake, is_above = F.col("sender"), ~is_known
     if "name" in events.columns:

@@ -70,7 +70,9 @@ def completeness(case: Case, prints: Fingerprints) -> dict[str, Check]:
     if prints.are_complete:
         return checks
     copies = relations.copies(case.events, prints.differing)
-    found = relations.completeness(copies, case.events, torn=_lacking(case), processes=len(case.names))
+    found = relations.completeness(
+        copies, case.events, torn=_lacking(case), back=case.deaths.back, processes=len(case.names)
+    )
     rows = {row["check"]: row for row in found.collect()}
     chosen = {name: _chosen(name, rows) for name in COUNTS if name in rows and rows[name]["count"]}
     messages = [row["messages"][0] for row in chosen.values()]
@@ -147,7 +149,7 @@ def _absent(
     places = sorted(set(open_row["processes"] or [])) if open_row is not None and n_open else []
     places = places or (_lacking(case) if n_open else [])
     absence = unknown.Absence(n_definite, n_open, message, processes)
-    return unknown.judged(check, absence, unknown.why(case.run, places, case.holes), words)
+    return unknown.judged(check, absence, unknown.why(case.run, places, case.holes, case.deaths.back), words)
 
 
 def _senders(case: Case, messages: Sequence[int]) -> dict[int, int]:

@@ -121,14 +121,20 @@ def _audit(
 ) -> RunAudit:
     loaded = load(spark, source) if isinstance(source, Source) else _of_frame(source, names)
     about = source if isinstance(source, Source) else Source("", "", (), 0)
-    order = loaded.order if order is None else order
+    order, is_live = loaded.order if order is None else order, loaded.is_live
     claims(order, allow=allow, ask=ask)
     budget = int(MEMORY_SHARE * psutil.virtual_memory().total) if memory_bytes is None else memory_bytes
     with _laid_out(spark, loaded, judged, budget, may_move=isinstance(source, Source)) as (loaded, summary):
         case = Case(loaded, about, summary.profile if summary else None)
         case.findings += unknown.idle(case.run, case.total("sends"), case.total("deliveries"))
         claimed = claims(
-            order, allow=allow, ask=ask, has_clocks=bool(case.total("clocks")), has_views=bool(case.total("grouped"))
+            order,
+            allow=allow,
+            ask=ask,
+            has_clocks=bool(case.total("clocks")),
+            has_views=bool(case.total("grouped")),
+            has_deaths=bool(case.deaths),
+            is_live=is_live,
         )
         with contextlib.closing(case), _partitions(spark, case.rows):
             found = _judge(spark, case, summary, judged, budget)

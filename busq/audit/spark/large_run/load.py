@@ -64,6 +64,7 @@ class Loaded:
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
     is_foreign: bool = False  # whether it has both sends and deliveries is not known yet
     is_derived: bool = False  # its messages are those that follow from its clocks
+    is_live: bool = False  # it was recorded from a bus
     is_renamed: bool = False
     tied: Any = None  # as in `busq.trace.run.Run`
     untied: Run | None = None  # its other messages, where they are judged alone
@@ -133,6 +134,7 @@ def _load(spark: SparkSession, source: Source) -> Loaded:
         rows=sum(head.rows for head in heads),
         logs=[(process, path) for process, _, path in logs],
         is_foreign=not is_recorded,
+        is_live=any(head.is_live for head in heads),
         facts=facts,
     )
 

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from busq._util.humanize import amount
 from busq.audit import unknown
+from busq.audit.deaths import Deaths
 from busq.audit.message_names import Words
 from busq.audit.result import INVALID, VALID, Check, signed, unsigned
 from busq.audit.spark.large_run import checks, layout
@@ -52,6 +53,8 @@ def _profile(events: DataFrame) -> DataFrame:
         count(of(Kind.PASS)).alias("passes"),
         F.min("position").alias("first"),
         F.max("position").alias("last"),
+        F.max(F.when(of(Kind.DIE), F.col("position"))).alias("died_high"),
+        F.max(F.when(of(Kind.JOIN), F.col("position"))).alias("joined_high"),
         F.max(F.when(send, F.col("message"))).alias("highest"),
         F.max(F.array_max("destinations")).alias("farthest"),
         count(both & F.col("stamp").isNull()).alias("unstamped"),
@@ -108,6 +111,11 @@ class Case:
         self._settle()
         if self.total("passes"):
             self.events = checks.without_passed(self.events)
+        self.deaths = self._deaths()
+        self.findings += self.deaths.findings(self.names)
+        if self.deaths:
+            self.logs = ()
+            self.events = checks.without_spared(self.events, self.deaths)
         self._find_holes(has_repetitions)
 
     def total(self, name: str) -> int:
@@ -130,6 +138,11 @@ class Case:
         """How many positions make a block: more where they are not dense."""
         spans = [(row["last"] - row["first"] + 1) / row["rows"] for row in self.profile.values()]
         return max(1, int(checks.BLOCK * max(spans, default=1.0)))
+
+    def _deaths(self) -> Deaths:
+        rows = [self.profile.get(process, {}) for process in range(len(self.names))]
+        died, joined = ([_of(row, name) for row in rows] for name in ("died_high", "joined_high"))
+        return Deaths(died, [it < back for it, back in zip(died, joined, strict=True)])
 
     def _settle(self) -> None:
         if not self.total("unsettled"):
@@ -257,6 +270,10 @@ class _Asking(Words):
 
     def _name(self, message: int) -> str:
         return self._case.words([message]).message(message)
+
+
+def _of(row: Any, name: str) -> int:
+    return -1 if name not in row or row[name] is None else int(row[name])
 
 
 def _count_ties(events: DataFrame) -> dict[int, int]:

@@ -122,6 +122,7 @@ def _follow(summary: Summary, facts: dict[str, int], before: dict[str, int]) -> 
 
 _LEAST_OF = {"first", "stamp_low", "time_low", "lowest", "delivered_low", "sent_low"}
 _GREATEST_OF = {"last", "highest", "farthest", "stamp_high", "time_high", "delivered_high", "sent_high"}
+_GREATEST_OF |= {"died_high", "joined_high"}
 _COUNTS = (
     *("rows", "sends", "deliveries", "unsettled", "repetitions", "gaps", "waits", "unstamped", "delivery_times"),
     *("send_times", "ends", "commits", "clocks", "labels", "passes", "grouped"),
@@ -199,7 +200,8 @@ class _Segment:
         send, delivery = kinds == Kind.SEND, kinds == Kind.DELIVER
         has = {name: _valid(column.get(name), len(kinds)) for name in _COLUMNS}
         both = send | delivery
-        self._note_positions(column["position"].to_numpy(zero_copy_only=False))
+        positions = column["position"].to_numpy(zero_copy_only=False)
+        self._note_positions(positions)
         times, stamps = _numbers(column.get("time_ns"), len(kinds)), _numbers(column.get("stamp"), len(kinds))
         _add(
             self.facts,
@@ -220,6 +222,8 @@ class _Segment:
                 "passes": int((kinds == Kind.PASS).sum()),
                 "grouped": int(has["group"].sum()),
                 "labels": int((send & has["label"]).sum()),
+                **_ends("died", positions[kinds == Kind.DIE]),
+                **_ends("joined", positions[kinds == Kind.JOIN]),
                 **_ends("time", times[send & has["time_ns"]]),
                 **_ends("stamp", stamps[both & has["stamp"]]),
             },
