@@ -23,6 +23,7 @@ from pathlib import Path
 STACKS = signal.SIGRTMIN + 7  # a process that catches it writes its Python stacks; no test uses it
 PROCESSES_MAX = 30
 ALIKE_MAX = 3
+LINES_MAX, LINE_MAX = 60, 200  # of a diagnosis
 SETTLED_S = 5.0  # a younger process may be about to call exec, which takes its handlers away
 DOCTOR_S = 60.0
 LOOK_S = 5.0
@@ -117,7 +118,9 @@ def doctor(directory: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {DOCTOR_S:.0f} s"
-    return done.stdout.strip()
+    lines, half = [line[:LINE_MAX] for line in done.stdout.strip().splitlines()], LINES_MAX // 2
+    left_out = [f"({len(lines) - LINES_MAX} lines are left out)"] if len(lines) > LINES_MAX else []
+    return "\n".join([*lines[:half], *left_out, *lines[half:][-half:]])
 
 
 def abort(worker: int, step: str, took_s: float) -> None:
