@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs in CSV: a row for each event; `busq.trace.field_names` lists the names of columns.
 
-Columns are separated by commas, semicolons or tabs; destinations, inside of a column, by spaces or semicolons.
+Columns are separated by commas, semicolons, tabs or bars; destinations, inside of a column, by spaces or semicolons.
+A value such as NULL, which programs write where there is none, is none.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from busq.trace.values import Bad, name_of
 
 __all__ = ["columns_in", "first_records", "is_log", "read", "records_in", "runs_in"]
 
+_NONE = ("NULL", "null", "\\N", "None", "nan", "NaN", "<NA>")  # of SQL, MySQL and PostgreSQL, Python, and pandas
 _TORN = "quotation marks that do not pair"
-_ODD_QUOTE = re.compile(rb'"(?<=[^,;\t\n"]")(?=[^,;\t\n"])')  # neither at an end of a value nor doubled
+_ODD_QUOTE = re.compile(rb'"(?<=[^,;|\t\n"]")(?=[^,;|\t\n"])')  # neither at an end of a value nor doubled
 
 
 def is_log(head: bytes, options: Mapping[str, str], keys: Iterable[str] = ()) -> bool:
@@ -61,11 +63,11 @@ def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str
     """Give the first rows of a file, as they stand there; OSError."""
     first, _, rest = decoded(beginning(path)).lstrip("\n").partition("\n")
     heading, rows = _heading(first), csv.reader(io.StringIO(rest), delimiter=_delimiter(first))
-    return (dict(zip(heading, row, strict=True)) for row in _rows(rows, []) if len(row) == len(heading))
+    return (dict(zip(heading, map(_value, row), strict=True)) for row in _rows(rows, []) if len(row) == len(heading))
 
 
 def _delimiter(first: str) -> str:
-    return max(",\t;", key=first.count)
+    return max(",\t;|", key=first.count)
 
 
 def _heading(first: str) -> list[str]:
@@ -76,7 +78,7 @@ def _heading(first: str) -> list[str]:
 def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     """Return what stands in a file; OSError, or TraceError where two columns that count have one name."""
     data, cut = content(path)
-    whole = text_of(data).replace(b"\0", "\ufffd".encode())
+    whole = text_of(data).replace(b"\0", "\ufffd00".encode())
     body = whole.lstrip(b"\n")
     blank = len(whole) - len(body)  # lines before the heading
     first = body[: body.find(b"\n")].decode() if b"\n" in body else body.decode()
@@ -121,7 +123,7 @@ class _Reader:
             return None
         if table.num_rows != piece.count(b"\n") + (not piece.endswith(b"\n")):
             return None
-        trimmed = [pc.utf8_trim_whitespace(column) for column in table.columns]
+        trimmed = [_filled(pc.utf8_trim_whitespace(column)) for column in table.columns]
         return block_in(pa.table(trimmed, names=list(self.heading)), self.keys, self.fields, line)
 
     def records(self, text: str, before: int, bad: list[BadLine]) -> list[Record]:
@@ -141,7 +143,7 @@ class _Reader:
             try:
                 if len(row) != len(self.heading):
                     raise Bad(f"{len(row)} values")
-                raw = {**self.keys, **dict(zip(self.heading, (value.strip() for value in row), strict=True))}
+                raw = {**self.keys, **dict(zip(self.heading, map(_value, row), strict=True))}
                 records += records_of(raw, self.fields, self.path, end)
             except Bad as error:
                 bad.append(BadLine(end, ",".join(row), str(error), self.process_in(row)))
@@ -149,7 +151,7 @@ class _Reader:
 
     def process_in(self, row: Sequence[str]) -> str:
         """Return the process that a row names as its own, whatever else is wrong with it."""
-        raw = {**self.keys, **dict(zip(self.heading, (value.strip() for value in row), strict=False))}
+        raw = {**self.keys, **dict(zip(self.heading, map(_value, row), strict=False))}
         return name_of(self.fields.values(raw).get("process"))
 
     def is_torn(self, lines: Sequence[str]) -> bool:
@@ -171,6 +173,15 @@ class _Reader:
 def runs_in(path: str, options: Mapping[str, str]) -> list[tuple[str, set[str]]]:
     """Return the runs in a file, each with its processes, as far as its lines can be read; OSError."""
     return records_in(path, options).runs()
+
+
+def _value(text: str) -> str:
+    text = text.strip()
+    return "" if text in _NONE else text
+
+
+def _filled(column: Any) -> Any:
+    return pc.if_else(pc.is_in(column, pa.array(_NONE)), pa.scalar(""), column)
 
 
 def _quotes_pair(piece: bytes) -> bool:

@@ -96,7 +96,7 @@ def sample(path: str, file: pq.ParquetFile, options: Mapping[str, str], rows: in
     roots = {root for each in chosen.values() for root in each.roots(names)}
     try:
         table = _with_keys(file.read(columns=sorted(roots)), path)
-        return sample_of(*(_name_column(each.column(table), name, path) for name, each in chosen.items()), rows=rows)
+        return sample_of(*(_name_column(each.column(table)) for each in chosen.values()), rows=rows)
     except (*BROKEN, ValueError, TypeError, TraceError):  # reading the run reports it
         return None
 
@@ -314,7 +314,7 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
             return _text(column)
         if name == "clock":
             return pc.cast(column, SCHEMA.field("clock").type)
-        return _destinations(column, path) if name == "destinations" else _name_column(column, name, path)
+        return _destinations(column) if name == "destinations" else _name_column(column)
     except (*BROKEN, ValueError, TypeError, Bad) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TraceError(f"{path}: {name} in {each.text!r}: {reason}") from None
@@ -333,10 +333,12 @@ def _text(column: Any) -> Any:
     return plain if pa.types.is_string(plain.type) else pc.cast(plain, pa.string())
 
 
-def _name_column(column: Any, name: str, path: str) -> Any:
+def _name_column(column: Any) -> Any:
     """Return names as whole numbers of 64 bits, or as text."""
     plain = _plain(column)
     kind = plain.type
+    if pa.types.is_floating(kind):  # of whole numbers, where some are missing
+        plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain)
     if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
         return pc.cast(plain, pa.int64())
     if pa.types.is_uint64(kind):
@@ -345,27 +347,29 @@ def _name_column(column: Any, name: str, path: str) -> Any:
     if pa.types.is_fixed_size_binary(kind):
         return pa.array([None if value is None else value.hex() for value in plain.to_pylist()], pa.string())
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind):
-        raise TraceError(f"{path}: {name}: expected text or whole numbers, found {kind}")
+        raise TypeError(f"expected text or whole numbers, found {kind}")
     plain = pc.cast(plain, pa.string())
     is_empty = pc.or_(pc.equal(plain, ""), pc.utf8_is_space(plain))
     return pc.if_else(is_empty, pa.scalar(None, pa.string()), plain) if pc.any(is_empty).as_py() else plain
 
 
-def _destinations(column: Any, path: str) -> Any:
+def _destinations(column: Any) -> Any:
     """Return lists of names: of lists, of text with several names, or of single ones."""
     plain = _plain(column)
+    if pa.types.is_fixed_size_list(plain.type):
+        plain = pc.cast(plain, pa.list_(plain.type.value_type))
     if pa.types.is_list(plain.type) or pa.types.is_large_list(plain.type):
-        items = _name_column(plain.flatten(), "destinations", path)
+        items = _name_column(plain.flatten())
         lengths = pc.fill_null(pc.list_value_length(plain), 0).cast(pa.int64())
         if items.null_count:  # a null is no destination
             owners = np.repeat(np.arange(len(plain)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
             items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(plain)), pa.int64())
         return _lists(items, lengths, plain)
-    named = _name_column(plain, "destinations", path)
+    named = _name_column(plain)
     if pa.types.is_string(named.type):
         texts = pc.dictionary_encode(named)
         lists = [None if text is None else names_in(text.strip()) or () for text in texts.dictionary.to_pylist()]
-        return _destinations(pa.array(lists, pa.list_(pa.string())).take(texts.indices), path)
+        return _destinations(pa.array(lists, pa.list_(pa.string())).take(texts.indices))
     return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), named)
 
 
@@ -395,6 +399,8 @@ def _times(column: Any, called: str, counts: _Counts) -> Any:
     are seconds."""
     plain = _plain(column)
     kind = plain.type
+    if pa.types.is_duration(kind):
+        return pc.cast(pc.cast(plain, pa.duration("ns")), pa.int64())
     if pa.types.is_timestamp(kind):
         return pc.cast(pc.cast(plain, pa.timestamp("ns", kind.tz)), pa.int64())
     if pa.types.is_integer(kind):

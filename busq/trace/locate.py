@@ -25,14 +25,15 @@ from busq.trace.formats import TABLE
 from busq.trace.gather import File
 from busq.trace.run import Source
 from busq.trace.tables import kinds
-from busq.trace.text import beginning, form, is_binary
+from busq.trace.text import beginning, decoded, form, is_binary
 
 __all__ = ["FORMATS", "Found", "find", "named_apart", "settled"]
 
 SHAPES = ("events", "messages")
 
 _LOG_SUFFIXES = (".output", ".out")
-_TABLES = (".csv", ".tsv", ".ndjson", ".jsonl")
+_WITH_HEADING = (".csv", ".tsv")
+_TABLES = (*_WITH_HEADING, ".ndjson", ".jsonl")
 
 
 @dataclass(frozen=True)
@@ -209,6 +210,8 @@ def _lacking(path: str, wanted: str | None, options: Mapping[str, str]) -> str:
     if unmatched := text_log.unmatched_in(head, options):
         return unmatched
     names = ndjson.names_in(head) or csv_log.columns_in(head)
+    if not names and path.endswith(_WITH_HEADING) and (lines := decoded(head).strip().splitlines()):
+        return f"its first line is {lines[0][:60]!r}: expected a heading, as process,kind,message,destinations"
     return Fields(options).lacking_in(names) if names else ""
 
 

@@ -26,6 +26,7 @@ _LOOKED_AT = 20
 _HEAD = 1 << 16
 _OPENED_MAX = 500  # brackets of a line
 _KEY = re.compile(r'[{,]\s*"([^"\\]{1,40})"\s*:')
+_NULL_FIRST = re.compile(rb"(?:\A|[\[\n])\s*null")  # of a list, or a line: PyArrow reads memory that is none of it
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character, perhaps
 
 
@@ -46,7 +47,7 @@ def is_log(head: bytes, options: Mapping[str, str], keys: Mapping[str, str] | No
                 return True
             if fields.are_messages(name for name, value in known.items() if value is not None):
                 return True
-    if len(lines) != 1 or not lines[0].startswith("{"):
+    if len(lines) != 1 or not lines[0].startswith("{") or _parsed(lines[0]) is not None:
         return False
     known_names = fields.known_in(_KEY.findall(lines[0]))  # a line that does not end in the head
     return "process" in known_names and len(known_names) > 1
@@ -95,7 +96,7 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
 
 def _columns(piece: bytes, keys: Mapping[str, str], fields: Fields, line: int) -> Block | None:
     """Return lines as columns, the first of this number; None where they have to be read one by one."""
-    if _is_deep(piece):
+    if _is_deep(piece) or _NULL_FIRST.search(piece):
         return None
     schema: pa.Schema | None = None
     for _ in range(2):

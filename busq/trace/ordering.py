@@ -36,7 +36,9 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
     time, has_time = _values(rows, "time_ns", scope)
     is_open = ~has_position
     if is_open.any():
-        is_open &= _are_open(source, rows, len(labels))[rows.process]
+        is_open &= (_are_open(source, rows, len(labels)) | _fall(rows, "position", len(labels)))[rows.process]
+    if not (rows.are_lines or has_position.any() or has_time.any()):
+        is_open |= _fall(rows, "time_ns", len(labels))[rows.process]
     by_time = ~has_position & has_time & (is_open if rows.are_lines else True)
     is_guess = is_open & ~has_time
     by = np.where(has_position, position, np.where(by_time, time, 0))
@@ -126,6 +128,18 @@ def _are_open(source: Source, rows: Rows, count: int) -> Any:
         clocked = [clock is not None for clock in rows.clocks]
         several &= np.bincount(rows.process, weights=clocked, minlength=count) == 0
     return several & (np.bincount(rows.process, minlength=count) > 1)
+
+
+def _fall(rows: Rows, name: str, count: int) -> Any:
+    """Return, by process, if numbers that some rows lack fall from row to row: these stand in another order."""
+    falls = np.zeros(count, bool)
+    column = rows.columns.get(name)
+    if column is not None and 0 < column.null_count < len(column):
+        there = pc.is_valid(column).to_numpy(zero_copy_only=False)
+        order = np.argsort(rows.process[there], kind="stable")
+        process, values = rows.process[there][order], column.drop_null().to_numpy()[order]
+        falls[process[1:][(process[1:] == process[:-1]) & (values[1:] < values[:-1])]] = True
+    return falls
 
 
 def _falling(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_position: Any) -> list[Finding]:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.parsed_records import BLOCK, BY_SIZE, NANOSECONDS, Block, kind_in
 from busq.trace.schema import Kind
+from busq.trace.text import TOLD
 from busq.trace.values import Bad, is_whole, names_in, nanoseconds
 
 __all__ = ["block_in", "pieces", "text_of"]
@@ -34,7 +35,7 @@ class _OneByOne(Exception):
 
 
 def text_of(data: bytes) -> bytes:
-    """Return text in UTF-8, whose lines end in one way; bytes that are no UTF-8 become question marks in diamonds.
+    """Return text in UTF-8, whose lines end in one way; bytes that are no UTF-8 become their numbers behind a mark.
 
     >>> text_of(b"a\\r\\nb")
     b'a\\nb'
@@ -43,7 +44,7 @@ def text_of(data: bytes) -> bytes:
     try:
         str(memoryview(data), "utf-8")
     except UnicodeDecodeError:
-        data = data.decode("utf-8", errors="replace").encode()
+        data = data.decode("utf-8", errors=TOLD).encode()
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 

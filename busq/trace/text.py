@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import os
 import re
@@ -86,14 +87,25 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data
 
 
+_ARROW = "of Arrow: make it Parquet, as with pyarrow.parquet.write_table"
+_PACKETS = "a capture of packets: print it as CSV with tshark -T fields"
 _FORMS = {
     b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it with zstd -d",
     b"BZh": "packed by bzip2: unpack it with bzip2 -d",
     b"\xfd7zXZ\0": "packed by xz: unpack it with xz -d",
+    b"ARROW1": _ARROW,
+    b"\xff\xff\xff\xff": _ARROW,
+    b"ORC": "of ORC: make it Parquet, as with pyarrow.parquet.write_table",
+    b"Obj\x01": "of Avro: make it Parquet, or a line of JSON for each record",
+    b"SQLite format 3\0": "a database of SQLite: export its tables as CSV",
+    b"\xd4\xc3\xb2\xa1": _PACKETS,
+    b"\n\r\r\n": _PACKETS,
 }
 _ZIP = b"PK\x03\x04"  # so begin documents and programs, too
 _UTF_16 = re.compile(rb"\xff\xfe(?:[^\0]\0){2}|\xfe\xff(?:\0[^\0]){2}")
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
+_WRAPPED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(\w{1,40})"\s*:\s*\[\s*\{')
+_PRETTY = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*\n\s*"')
 
 
 def form(data: bytes, path: str) -> str:
@@ -104,6 +116,10 @@ def form(data: bytes, path: str) -> str:
     """
     if _ARRAY.match(data):
         return "one JSON array: make a line of each of its records with jq -c '.[]', or name its format"
+    if wrapped := _WRAPPED.match(data):
+        return f"one JSON object around an array: make a line of each record with jq -c '.{wrapped[1].decode()}[]'"
+    if _PRETTY.match(data):
+        return "JSON whose objects take several lines: make a line of each with jq -c ."
     if _UTF_16.match(data):
         return "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8"
     if data.startswith(_ZIP):
@@ -111,9 +127,19 @@ def form(data: bytes, path: str) -> str:
     return next((what for magic, what in _FORMS.items() if data.startswith(magic)), "")
 
 
+def _told(error: UnicodeError) -> tuple[str, int]:
+    """Return bytes that are no text as their numbers, so that names that differ in them stay two."""
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(f"\ufffd{byte:02X}" for byte in error.object[error.start : error.end]), error.end
+
+
+TOLD = "busq.trace"  # how to decode text that may not be in UTF-8
+codecs.register_error(TOLD, _told)
+
+
 def decoded(data: bytes) -> str:
-    """Return text, whose lines end in one way; bytes that are no UTF-8 become question marks in diamonds."""
-    text = data.decode("utf-8-sig", errors="replace")
+    """Return text, whose lines end in one way; bytes that are no UTF-8 become their numbers behind a mark."""
+    text = data.decode("utf-8-sig", errors=TOLD)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 

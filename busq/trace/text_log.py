@@ -131,7 +131,7 @@ def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str
 def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     """Return what stands in a file; OSError."""
     data, cut = content(path)
-    text = decoded(data).replace("\0", "\ufffd")
+    text = decoded(data).replace("\0", "\ufffd00")
     shapes, keys, fields = _shapes(options), hive_keys(path), Fields(options)
     parsed = Parsed(path, f"what matches {_expected(shapes)} (skip = '...' names what is no event)")
     parsed.findings += [cut] if cut else []

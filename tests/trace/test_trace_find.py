@@ -6,6 +6,7 @@ from __future__ import annotations
 import bz2
 import lzma
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,6 +162,10 @@ def test_an_empty_file_that_is_named_like_a_log_is_an_empty_log(tmp_path: Path) 
         ("log.csv.xz", lzma.compress, "packed by xz"),
         ("log.csv", lambda data: data.decode().encode("utf-16"), "UTF-16: make it UTF-8"),
         ("log.json", lambda _: b'[\n {"process": "ann", "kind": "send"}]', "one JSON array"),
+        ("log.json", lambda _: b'{"its": [{"process": "ann", "kind": "send"}]}', r"jq -c '.its[]'"),
+        ("log.json", lambda _: b'{\n "process": "ann",\n "kind": "send"\n}\n', "take several lines"),
+        ("log.arrow", lambda _: b"ARROW1\0\0", "of Arrow: make it Parquet"),
+        ("log.pcap", lambda _: b"\xd4\xc3\xb2\xa1\2\0", "a capture of packets"),
     ],
 )
 def test_a_log_in_another_form_is_called_what_it_is(
@@ -169,7 +174,7 @@ def test_a_log_in_another_form_is_called_what_it_is(
     text = b"process,kind,message,to\nann,send,m1,bob\nbob,deliver,m1,\n"
     (tmp_path / name).write_bytes(pack(text))
     for path in (tmp_path, tmp_path / name):
-        with pytest.raises(TraceError, match=what):
+        with pytest.raises(TraceError, match=re.escape(what)):
             trace.find([path])
     (tmp_path / "plain.csv").write_bytes(text)
     assert any(what in finding.text for finding in trace.find([tmp_path]).findings)
@@ -188,6 +193,14 @@ def test_files_in_one_other_form_are_one_finding_and_what_only_begins_alike_is_n
     assert (finding.count, finding.path) == (2, str(tmp_path / "a.bz2"))
     (tmp_path / "logs.zip").write_bytes(b"PK\3\4")
     assert len(trace.find([tmp_path]).findings) == 2
+
+
+@pytest.mark.parametrize("first", ["# made by a tool", "sep=,"])
+def test_a_table_without_a_heading_says_how_it_begins(first: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"{first}\nprocess,kind,message\nann,send,a\n")
+    for path in (tmp_path, tmp_path / "a.csv"):
+        with pytest.raises(TraceError, match=f"its first line is '{first}': expected a heading"):
+            find(path)
 
 
 def test_a_folder_of_a_table_that_is_no_log_says_which_columns_it_lacks(tmp_path: Path) -> None:

@@ -421,7 +421,7 @@ def test_what_cannot_be_understood_is_refused_in_a_line(tmp_path: Path) -> None:
         r"time_ns in 'time': time 'noon': expected a number, or a date": good.append_column(
             "time", pa.array(["noon"] * good.num_rows)
         ),
-        r"message: expected text or whole numbers, found bool": good.set_column(
+        r"message in .message.: expected text or whole numbers, found bool": good.set_column(
             good.column_names.index("message"), "message", pa.array([True] * good.num_rows)
         ),
     }
