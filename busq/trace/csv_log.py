@@ -67,7 +67,8 @@ def first_records(path: str, options: Mapping[str, str]) -> Iterator[Mapping[str
 
 
 def _delimiter(first: str) -> str:
-    return max(",\t;|", key=first.count)
+    bar = "" if first.lstrip().startswith("|") else "|"  # that begins a table in Markdown, which is no log
+    return max(f",\t;{bar}", key=first.count)
 
 
 def _heading(first: str) -> list[str]:

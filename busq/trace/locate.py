@@ -144,6 +144,8 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
     if not places.exists(root):
         raise TraceError(f"{root}: no such file or folder")
     if not places.is_folder(root):
+        if not (places.is_remote(root) or os.path.isfile(root)):
+            raise TraceError(f"{root} is a pipe or a device, which can't be read twice: put what it holds into a file")
         return [_given(root, wanted, options)]
     paths = (path for path in places.walk(root) if os.path.basename(path) != NAME)
     files = [_recognised(path, root, wanted, options) for path in paths]

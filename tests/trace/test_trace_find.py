@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import os
 import pickle
 import re
 from collections.abc import Callable
@@ -193,6 +194,27 @@ def test_files_in_one_other_form_are_one_finding_and_what_only_begins_alike_is_n
     assert (finding.count, finding.path) == (2, str(tmp_path / "a.bz2"))
     (tmp_path / "logs.zip").write_bytes(b"PK\3\4")
     assert len(trace.find([tmp_path]).findings) == 2
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """What had been looked at was gone, and what was delivered of it invented; one without a writer hung."""
+    os.mkfifo(tmp_path / "log.ndjson")
+    with pytest.raises(TraceError, match=r"log\.ndjson is a pipe or a device, which can't be read twice"):
+        find(tmp_path / "log.ndjson")
+    read_end, write_end = os.pipe()
+    os.write(write_end, b'{"process": "ann", "kind": "send", "message": "m"}\n')
+    with pytest.raises(TraceError, match="is a pipe"):
+        find(f"/dev/fd/{read_end}")
+    os.close(read_end)
+    os.close(write_end)
+
+
+def test_bars_separate_columns_but_a_table_in_markdown_is_no_log(tmp_path: Path) -> None:
+    text = "process|kind|message|to\nann|send|m1|bob\nbob|deliver|m1|\n"
+    (tmp_path / "README.md").write_text("".join(f"|{line}|\n" for line in text.splitlines()))
+    (tmp_path / "log.csv").write_text(text)
+    run = trace.read(tmp_path)
+    assert (run.source.paths, run.findings) == ((str(tmp_path / "log.csv"),), ())
 
 
 @pytest.mark.parametrize("first", ["# made by a tool", "sep=,"])
