@@ -24,7 +24,7 @@ from busq.lab.deaths import judged_by_deaths
 from busq.orders import parse
 from busq.spec import History
 
-PROCESSES = 4
+PROCESSES = 4  # a test may choose another number
 MESSAGES = 12  # of each process
 ROWS = 256  # of each process, and more than it writes
 ROW = struct.Struct("<QII")  # a message, its destinations as a set of bits, and what happened
@@ -133,19 +133,45 @@ def broken_by_deaths(memory: Memory, dead: set[int]) -> dict[str, str]:
 
 
 def kill(members: list[int], victims: dict[int, int], memory: Memory, chance: random.Random) -> None:
-    """Kill each victim when it has written so many rows, and a moment later."""
-    end = time.monotonic() + PATIENCE_S
-    waiting = dict(victims)
-    while waiting and time.monotonic() < end:
-        for victim, rows in list(waiting.items()):
-            if memory.head(victim)[0] >= rows:
-                moment = time.perf_counter() + chance.random() * 0.0005
+    """Kill each victim when it has written so many rows, and a moment later.
+
+    Mostly another process stands still meanwhile, with a mailbox that fills up: so victims die with packets that they
+    could not send, and it finds some of the dead when it goes on.  The second victim may follow as soon as it has
+    delivered what the first one has sent last.
+    """
+    stopped = chance.choice([one for one in range(PROCESSES) if one not in victims])
+    order = sorted(victims, key=lambda one: victims[one])
+    is_stopping, is_following = chance.random() < 0.8, chance.random() < 0.7
+    begun = max(2, victims[order[0]] - chance.randint(0, 4))  # with two rows of one process, all have joined
+    reach(memory, order[0], begun, time.monotonic() + PATIENCE_S)
+    if is_stopping:
+        os.kill(members[stopped], signal.SIGSTOP)
+    try:
+        for place, victim in enumerate(order):
+            if place and is_following:
+                follow(memory, victim, order[0], time.monotonic() + 0.01)
+            else:
+                reach(memory, victim, victims[victim], time.monotonic() + (0.05 if is_stopping else PATIENCE_S))
+                moment = time.perf_counter() + chance.random() * chance.choice((0, 0.0001, 0.0005))
                 while time.perf_counter() < moment:
                     pass
-                os.kill(members[victim], signal.SIGKILL)
-                os.waitpid(members[victim], 0)
-                del waiting[victim]
-    assert not waiting, f"{waiting} did not come to be killed: rows {[memory.head(one) for one in range(PROCESSES)]}"
+            os.kill(members[victim], signal.SIGKILL)
+            os.waitpid(members[victim], 0)
+    finally:
+        os.kill(members[stopped], signal.SIGCONT)
+
+
+def reach(memory: Memory, process: int, rows: int, end: float) -> None:
+    while memory.head(process)[0] < rows and time.monotonic() < end:
+        pass
+
+
+def follow(memory: Memory, process: int, dead: int, end: float) -> None:
+    """Wait until this process has delivered the last message of the dead, or for a while."""
+    last = max((message for message, _, what in memory.rows(dead) if what == SENT), default=0)
+    while time.monotonic() < end:
+        if any(message == last and what == DELIVERED for message, _, what in memory.rows(process)):
+            return
 
 
 def settle(memory: Memory, dead: set[int]) -> dict[str, str]:
@@ -168,7 +194,7 @@ def play(bus_name: str, order: str, seed: int) -> tuple[int, dict[str, str]]:
     chance = random.Random(seed)
     kind, options = parse(order)
     fan_out = 1 if kind.point_to_point else PROCESSES - 1
-    victims = {one: chance.randint(1, MESSAGES) for one in chance.sample(range(PROCESSES), chance.randint(1, 2))}
+    victims = {one: chance.randint(1, MESSAGES) for one in chance.sample(range(PROCESSES), chance.choice((1, 2, 2)))}
     memory = Memory()
     members = [start(Member(bus_name, me, seed, memory, fan_out), memory, me) for me in range(PROCESSES)]
     dead: set[int] = set()
