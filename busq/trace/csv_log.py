@@ -37,7 +37,7 @@ _ODD_QUOTE = re.compile(rb'"(?<=[^,;|\t\n"]")(?=[^,;|\t\n"])')  # neither at an 
 
 def is_log(head: bytes, options: Mapping[str, str], keys: Iterable[str] = ()) -> bool:
     """Return whether a text may be such a log: its first line names a process, and a kind or a message; or a sender
-    and destinations of messages.  `keys` are columns that the folders of the file have.
+    and destinations, of events or messages.  `keys` are columns that the folders of the file have.
 
     >>> is_log(b"process,kind,message,to\\n", {}), is_log(b"time,sender,recipients\\n", {}), is_log(b"a,b\\n", {})
     (True, True, False)
@@ -45,7 +45,8 @@ def is_log(head: bytes, options: Mapping[str, str], keys: Iterable[str] = ()) ->
     first = decoded(head).lstrip("\n").partition("\n")[0]
     fields = Fields(options)
     known = fields.known_in([*_heading(first), *keys])
-    return ("process" in known and bool(known & {"kind", "message", "clock"})) or fields.are_messages(known)
+    has_process = "process" in known and bool(known & {"kind", "message", "clock"})
+    return has_process or {"sender", "destinations", "kind", "message"} <= known or fields.are_messages(known)
 
 
 def columns_in(head: bytes) -> list[str]:

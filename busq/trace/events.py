@@ -42,13 +42,14 @@ class Events:
     is_vague: Any = None  # marks rows of unknown kinds, if there are any
 
     def filtered(self, mask: Any) -> Events:
-        """Return the rows of a mask; only rows without clocks can be filtered."""
+        """Return the rows of a mask."""
         if pc.all(mask, skip_nulls=False).as_py():  # as it should be: nothing has to be copied
             return self
         columns = {name: column.filter(mask) for name, column in self.columns.items()}
         chosen = mask.to_numpy(zero_copy_only=False)
         of_messages, is_vague = self.of_messages[chosen], None if self.is_vague is None else self.is_vague[chosen]
-        its = {"columns": columns, "of_messages": of_messages, "is_vague": is_vague}
+        clocks = [clock for clock, is_its in zip(self.clocks, chosen, strict=True) if is_its] if self.clocks else None
+        its = {"columns": columns, "of_messages": of_messages, "is_vague": is_vague, "clocks": clocks}
         return replace(self, file=self.file[chosen], line=self.line[chosen], **its)
 
 

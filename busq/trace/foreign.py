@@ -34,10 +34,11 @@ from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
 from busq.trace.values import SECOND, Bad, names_in, nanoseconds, unit_of
 
-__all__ = ["NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
+__all__ = ["DIGITS", "NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
 
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
+DIGITS = 18  # of decimals that are numbers of 64 bits, whatever they are
 _LINE = "\0line"  # no column of a file is called that
 
 
@@ -344,6 +345,8 @@ def _name_column(column: Any) -> Any:
     if pa.types.is_uint64(kind):
         highest = pc.max(plain).as_py()
         return pc.cast(plain, pa.int64() if (highest or 0) < 1 << 63 else pa.string())
+    if pa.types.is_decimal(kind) and kind.scale == 0 and kind.precision <= DIGITS:
+        return pc.cast(plain, pa.int64())
     if pa.types.is_fixed_size_binary(kind):
         return pa.array([None if value is None else value.hex() for value in plain.to_pylist()], pa.string())
     if pa.types.is_nested(kind) or pa.types.is_boolean(kind):

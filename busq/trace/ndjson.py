@@ -45,6 +45,8 @@ def is_log(head: bytes, options: Mapping[str, str], keys: Mapping[str, str] | No
             known = fields.values({**(keys or {}), **raw}) if isinstance(raw, dict) else {}
             if known.get("process") is not None and len(known) > 1:
                 return True
+            if {"sender", "destinations", "kind", "message"} <= {n for n, value in known.items() if value is not None}:
+                return True
             if fields.are_messages(name for name, value in known.items() if value is not None):
                 return True
     if len(lines) != 1 or not lines[0].startswith("{") or _parsed(lines[0]) is not None:

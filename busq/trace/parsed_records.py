@@ -296,7 +296,7 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     events = _events(table, file, clocks if has_clocks else None)
     bad: list[Finding] = []
     has_deliveries = pc.any(pc.is_in(table["kind"], pa.array([int(Kind.DELIVER), int(Kind.REDELIVER)], pa.int8())))
-    if has_deliveries.as_py() and not has_clocks:  # they know better; and of sends alone, nothing is judged
+    if has_deliveries.as_py():  # of sends alone, nothing is judged
         faults = to_nowhere(events.columns)
         good, bad = left_out(faults, events.columns["process"], source.paths, events.file, events.line)
         events = events.filtered(good)

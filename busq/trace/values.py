@@ -27,6 +27,7 @@ __all__ = [
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _NUMBER = re.compile(r"-?\d{1,19}")
+_NO_FRACTION = re.compile(r"(?<=\d)\.0+$")  # as of whole numbers some of which are missing
 _FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _NUMBER_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
@@ -61,12 +62,12 @@ def name_of(value: Any) -> str:
 def whole(value: Any, name: str) -> int | None:
     """Return a whole number of 64 bits, None where there is none; Bad for anything else.
 
-    >>> whole("-7", "stamp"), whole("", "stamp")
-    (-7, None)
+    >>> whole("-7", "stamp"), whole("7.0", "stamp"), whole("", "stamp")
+    (-7, 7, None)
     """
     if value in (None, ""):
         return None
-    text = name_of(value)
+    text = _NO_FRACTION.sub("", name_of(value))
     if not _NUMBER.fullmatch(text) or abs(int(text)) > _NUMBER_MAX:
         raise Bad(f"{name} {text[:40]!r}: expected a whole number")
     return int(text)

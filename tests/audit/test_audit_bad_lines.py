@@ -187,6 +187,36 @@ def test_bytes_that_are_no_text_tell_names_apart(suffix: str, tmp_path: Path) ->
     assert (found.messages, found.deliveries, [one.kind for one in found.findings]) == (2, 1, [])
 
 
+def test_a_clock_does_not_tell_to_whom_a_message_was_sent(tmp_path: Path) -> None:
+    """What bob had delivered was taken for sent, but not to it."""
+    path = tmp_path / "events.ndjson"
+    rows = [dict(zip(NAMES, its, strict=True)) for its in (*GOOD, ("ann", "send", "m2", None, None))]
+    rows += [rows[1] | {"message": "m2"}]
+    clocks = ({"ann": 1}, {"ann": 2, "bob": 1}, {"ann": 2}, {"ann": 2, "bob": 2})
+    its = (json.dumps(row | {"clock": clock}) + "\n" for row, clock in zip(rows, clocks, strict=True))
+    path.write_text("".join(its))
+    phantom = audit(read(path)).checks["phantom"]
+    assert (phantom.verdict, phantom.count) == (UNKNOWN, 1)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "ndjson", "parquet"])
+def test_events_may_tell_their_process_as_sender_or_receiver(suffix: str, tmp_path: Path) -> None:
+    """In Parquet alone they might; and a position that pandas wrote as 1.0 was none in CSV."""
+    names = ("event", "src", "dst", "id", "position")
+    cells = [("send", "ann", "bob", "m1", "1.0"), ("send", "ann", "bob", "m2", "2.0")]
+    cells += [("recv", "ann", "bob", "m2", "1.0"), ("recv", "ann", "bob", "m1", "2.0")]
+    rows = [dict(zip(names, row, strict=True)) for row in cells]
+    path = tmp_path / f"events.{suffix}"
+    if suffix == "csv":
+        csv(tmp_path, *(",".join(row) for row in cells), heading=",".join(names))
+    elif suffix == "ndjson":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist([row | {"position": float(row["position"])} for row in rows]), path)
+    found = audit(read(find(path).sources[0]))
+    assert (found.processes, found.checks["fifo"].count, found.findings) == (("ann", "bob"), 1, [])
+
+
 @pytest.mark.parametrize(("places", "verdict"), [((1, 0, None), UNKNOWN), ((0, 1, None), INVALID)])
 @pytest.mark.parametrize("name", ["position", "time"])
 @pytest.mark.parametrize("suffix", ["ndjson", "parquet"])

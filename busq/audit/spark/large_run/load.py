@@ -93,6 +93,8 @@ def _load(spark: SparkSession, source: Source) -> Loaded:
     if source.format != "busq":
         return _load_read(spark, source, f"the format {source.format}")
     heads, findings = _heads(source)
+    if any(len({name.lower() for name in head.columns}) < len(head.columns) for head in heads):
+        return _load_read(spark, source, "columns whose names differ in capitals alone")
     if not all(head.is_plain for head in heads):
         try:
             mapped = names.load(spark, source, heads)

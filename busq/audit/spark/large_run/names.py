@@ -32,7 +32,7 @@ from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
-from busq.trace.foreign import parquet_file
+from busq.trace.foreign import DIGITS, parquet_file
 from busq.trace.guesses import NO_DESTINATIONS
 from busq.trace.mapping import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
@@ -223,7 +223,12 @@ def _named(
         _label(columns, kinds, fields).alias("label"),
     ]
     named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
-    return frame.select(*chosen), all(isinstance(kind, (*_WHOLE_TYPES, T.DecimalType)) for kind in named)
+    return frame.select(*chosen), all(_is_whole(kind) for kind in named)
+
+
+def _is_whole(kind: T.DataType) -> bool:
+    """Return whether names of a type are numbers of 64 bits, whatever they are."""
+    return isinstance(kind, _WHOLE_TYPES) or (isinstance(kind, T.DecimalType) and kind.precision <= DIGITS)
 
 
 def _label(columns: Mapping[str, Column], kinds: Mapping[str, Any], fields: Fields) -> Column:
@@ -238,6 +243,7 @@ def _check_types(kinds: Mapping[str, T.DataType]) -> None:
     """InMemory for a type that is not understood here; of lists, `kinds` has that of the items."""
     wanted: dict[str, tuple[Any, ...]] = dict.fromkeys(("process", "message", "destinations"), _SPARK_TYPES)
     wanted["position"] = _WHOLE_TYPES
+    wanted["kind"] = (*_SPARK_TYPES, T.DoubleType, T.FloatType)
     for name, types in wanted.items():
         is_fraction = name in kinds and isinstance(kinds[name], T.DecimalType) and kinds[name].scale > 0
         if name in kinds and (is_fraction or not isinstance(kinds[name], types)):
