@@ -108,9 +108,12 @@ def merged(source: Source, machines: dict[str, Run]) -> Run:
         findings += [replace(one, process=f"{name}/{one.process}" if one.process else "") for one in run.findings]
         cursors = [process for process, called in enumerate(run.processes) if called.startswith(_OF_BRIDGES)]
         for process, log in enumerate(run.logs):
+            is_bridge = run.processes[process].startswith(_BRIDGE)
+            if is_bridge:  # the next one of that machine re-sends what it has not: nothing dies with it
+                log = log.filter(pc.not_equal(log["kind"], int(Kind.DIE)))
             moved = _moved(log.slice(0, 0) if process in cursors else log, offset, name, cursors)
             logs.append(moved)
-            if run.processes[process].startswith(_BRIDGE):
+            if is_bridge:
                 domain = run.processes[process].removeprefix(_BRIDGE).partition(" ")[0]
                 copies.setdefault(domain, []).append(_Copies.of(moved, machine, offset + process))
     for domain, its in copies.items():

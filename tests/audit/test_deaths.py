@@ -11,7 +11,6 @@ import pytest
 from busq import sim
 from busq.audit.native import audit
 from busq.audit.result import INVALID, UNKNOWN, VALID
-from busq.audit.spark.following.watch import Watch
 from busq.audit.sql import script
 from busq.lab.crashes import drawn
 from busq.orders import ORDERS
@@ -79,19 +78,6 @@ def test_a_run_of_deaths_alone_is_read(tmp_path: Path) -> None:
     found = audit(run_of(ONLY_DEATHS, tmp_path, "skeen:on_crash=go-on"))
     assert found.ok
     assert found.checks["lost"].verdict == UNKNOWN
-
-
-@pytest.mark.parametrize(("logs", "verdict", "count"), CASES)
-def test_a_watch_reports_what_is_certain(logs: list[list[Event]], verdict: str, count: int, tmp_path: Path) -> None:
-    run_of(logs, tmp_path)
-    watch = Watch(order="fifo", delay_s=1)
-    for path in sorted(map(str, tmp_path.rglob("*.parquet")), key=lambda name: random.Random(name).random()):
-        watch.take([path], 0.0)
-    watch.finish(2.0)
-    # A watch leaves open what the dead have sent.
-    assert watch.counts.get("lost", 0) + watch.unproven >= count
-    assert watch.counts.get("lost", 0) <= (count if verdict == INVALID else 0)
-    assert watch.claimed.get("lost", 0) == watch.counts.get("lost", 0)
 
 
 @pytest.mark.parametrize(("logs", "verdict", "count"), CASES)

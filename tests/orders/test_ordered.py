@@ -466,8 +466,9 @@ def test_control_c_is_answered_within_a_tenth_of_a_second(what: str, make_bus: B
     def wait() -> float:
         begun: list[float] = []
         with busq.Bus.open(bus.name).join("a") as a, busq.Bus.open(bus.name).join("b"):
-            threading.Timer(0.1, lambda: (begun.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT))).start()
+            strike = threading.Timer(0.1, lambda: (begun.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT)))
             try:
+                strike.start()
                 while True:
                     a.recv() if what == "recv" else a.send("b", b"")
             except KeyboardInterrupt:
