@@ -62,7 +62,7 @@ void busq_ring_init(const busq_ring *ring)
 {
   /* Lap 0 is what zeroed memory looks like, so positions start at lap 1.  The clock starts at 1, so that a proposal of
    * 1 is always too low: tests force lost proposals with it. */
-  ring->queue->head = ring->queue->backed = ring->slot_count;
+  ring->queue->head = ring->slot_count;
   ring->queue->clock_tail.lo = 1;
   ring->queue->clock_tail.hi = ring->slot_count | BUSQ_RING_CLOSED;
 }

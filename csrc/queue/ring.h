@@ -27,9 +27,6 @@
  * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never
  * has to wait while its references block others.
  *
- * Slots may get their memory one after another, in the first lap.  None is touched before it has: what a producer
- * remembers of the head is so low that it looks again before it takes a position behind the last one that has.
- *
  * Not given: that a published reference is final (the record it points to has that), wake-ups, or memory for payloads.
  */
 #include "base/assert.h"
@@ -54,9 +51,8 @@
 /* In shared memory. */
 typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_pair clock_tail;
-  /* Written by the reader alone, but for `backed`.  Invariant: tail - slots <= head <= tail. */
+  /* Written by the reader alone.  Invariant: tail - slots <= head <= tail. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
-  uint64_t backed; /* slots that have memory, from the first one on: it only grows (shm/memory/reserve.h) */
 } busq_queue;
 
 /* A private view of one queue; sizes are private copies that no other process can change. */
@@ -84,7 +80,6 @@ typedef enum {
   BUSQ_RING_ACCEPTED, /* stands at the proposed timestamp */
   BUSQ_RING_LATE,     /* the clock had passed the proposal: stands behind the clock */
   BUSQ_RING_FULL,
-  BUSQ_RING_BARE, /* the next slot has no memory so far */
   BUSQ_RING_GONE, /* closed, or another life */
   BUSQ_RING_DAMAGED
 } busq_ring_outcome;
@@ -109,21 +104,6 @@ static inline busq_pair *busq_ring_slot(const busq_ring *ring, uint64_t position
   return &ring->slots[position & (ring->slot_count - 1)];
 }
 
-/* The first position whose slot has no memory.
- * SYNC POINT backed: the slots before it have. */
-static inline uint64_t busq_ring_backed_end(const busq_ring *ring)
-{
-  const uint64_t backed = busq_load_acquire(&ring->queue->backed);
-  return backed < ring->slot_count ? ring->slot_count + backed : UINT64_MAX;
-}
-
-/* A producer remembers no higher head than this: the positions of a lap from there on have memory. */
-static inline uint64_t busq_ring_head_to_keep(const busq_ring *ring, uint64_t head)
-{
-  const uint64_t highest = busq_ring_backed_end(ring) - ring->slot_count;
-  return head < highest ? head : highest;
-}
-
 /*
  * Takes the next position of a queue of the given life.  Proposed is the timestamp to stand at; with `stamp`, the
  * reference instead ticks the clock past both `proposed - 1` and its present value and the result is stored there
@@ -144,15 +124,11 @@ static inline busq_ring_outcome busq_ring_place_in(const busq_ring *ring, uint64
     if (BUSQ_UNLIKELY(position - *head_seen >= limit)) {
       /* SYNC POINT ring-head: what the reader has consumed up to here, and with it the content of the slots, is
        * settled. */
-      const uint64_t head = busq_load_acquire(&ring->queue->head);
+      *head_seen = busq_load_acquire(&ring->queue->head);
       /* The head may have passed the tail that we read before it: then the swap below fails, and we look again. */
-      if (position - head >= limit && position >= head)
-        return position - head <= ring->slot_count ? BUSQ_RING_FULL : BUSQ_RING_DAMAGED;
-      if (position >= busq_ring_backed_end(ring))
-        return BUSQ_RING_BARE;
-      *head_seen = busq_ring_head_to_keep(ring, head);
+      if (position - *head_seen >= limit && position >= *head_seen)
+        return position - *head_seen <= ring->slot_count ? BUSQ_RING_FULL : BUSQ_RING_DAMAGED;
     }
-    BUSQ_ASSERT(position < busq_ring_backed_end(ring));
     busq_pair *slot = busq_ring_slot(ring, position);
     claim->before = busq_pair_load(slot);
     const uint64_t timestamp = stamp ? busq_timestamp_max(proposed, seen.lo + 1) : proposed;

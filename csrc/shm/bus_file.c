@@ -186,8 +186,6 @@ static int region_fill(busq_bus *bus, const busq_config *config)
   for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
     const busq_ring ring = busq_bus_ring(bus, slot);
     busq_ring_init(&ring);
-    if (bus->geometry.reserves_late)
-      ring.queue->backed = 0;
     bus->slots[slot].sequence_reserved = region_first_sequence(header, slot);
   }
   header->checksum = busq_header_checksum(header);

@@ -235,7 +235,6 @@ typedef struct {
 typedef struct {
   busq_biased_latch latch;
   uint64_t scan;      /* everything before it was taken, skipped, or is in the heap */
-  uint64_t backed_end; /* positions of the ring before it have memory (queue/ring.h) */
   uint64_t head;      /* private copy of the queue's head */
   uint64_t ahead;     /* positions from head on that are done out of order */
   uint64_t *done;     /* a bit per slot of the ring: this position is done */

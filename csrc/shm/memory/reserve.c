@@ -11,7 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define POSITIONS_AT_ONCE UINT64_C(256) /* a page */
+#define HANDS_AT_ONCE UINT64_C(256) /* a page */
 #define EXTENTS_AT_ONCE UINT64_C(1024)
 
 /* An errno, or 0.  Behind a signal mask: kernels before 6.18 give up and undo the call where a signal comes, and one
@@ -111,29 +111,18 @@ static int positions_reserve(const busq_bus *bus, uint32_t slot, uint64_t first,
                      "the queue");
 }
 
-int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position)
+int busq_reserve_ring_now(busq_bus *bus, uint32_t slot)
 {
-  const uint64_t slot_count = bus->geometry.slot_count;
-  uint64_t *backed = &bus->slots[slot].queue.backed;
-  const uint64_t seen = busq_load_acquire(backed);
-  uint64_t next = seen ? 2 * seen : POSITIONS_AT_ONCE;
-  if (seen >= slot_count)
-    return BUSQ_OK;
-  while (next < slot_count && next <= position - slot_count) /* the first lap is lap 1 */
-    next *= 2;
-  next = next < slot_count ? next : slot_count;
-  const int result = positions_reserve(bus, slot, seen, next - seen);
-  if (!result) {
-    BUSQ_STEP("backed");
-    (void)busq_cas64(backed, seen, next); /* SYNC POINT backed */
-  }
+  const int result = positions_reserve(bus, slot, 0, bus->geometry.slot_count);
+  if (!result)
+    busq_store_release(&bus->slots[slot].ring_is_reserved, 1);
   return result;
 }
 
 int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t *endp)
 {
   const uint64_t slot_count = bus->geometry.slot_count;
-  const uint64_t step = slot_count < POSITIONS_AT_ONCE ? slot_count : POSITIONS_AT_ONCE;
+  const uint64_t step = slot_count < HANDS_AT_ONCE ? slot_count : HANDS_AT_ONCE;
   if (BUSQ_LIKELY(position < *endp || !bus->geometry.reserves_late))
     return BUSQ_OK;
   const uint64_t first = position & ~(step - 1);

@@ -12,9 +12,8 @@
  * before it becomes the first that ever claims it.  What is reserved stays so, but for what is behind the arena (huge.h).  To reserve memory that is reserved
  * changes nothing: so two processes may do it at once, and one that is killed in between leaves it to the next.
  *
- *      ring    a process that sends there reserves a page of it, and where that is taken twice as much, until all of it
- *              has memory, and keeps it; a count shows that (ring.h).  A reader does not look beyond.  So an unused queue
- *              costs nothing, and one that few messages go through a page
+ *      ring    the first process that sends there reserves it, when it asks whether the receiver lives, or the first
+ *              that looks for a message; a flag shows that.  So an unused queue costs nothing, nor does a mere sender
  *      hands   a reader that is one of several fills its own ring, and reserves it a page at a time; it reserves its
  *              extent when it sends
  *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
@@ -41,8 +40,14 @@ uint64_t busq_reserve_reach(busq_bus *bus, uint64_t length);
 int busq_reserve_new(const busq_bus *bus);
 /* A peer's own extent. */
 int busq_reserve_own(busq_bus *bus, uint32_t slot);
-/* A peer's ring, up to a position at least. */
-BUSQ_COLD int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position);
+BUSQ_COLD int busq_reserve_ring_now(busq_bus *bus, uint32_t slot);
+/* A peer's ring, before it is looked at. */
+static inline int busq_reserve_ring(busq_bus *bus, uint32_t slot)
+{
+  if (BUSQ_LIKELY(!bus->geometry.reserves_late || busq_load_acquire(&bus->slots[slot].ring_is_reserved)))
+    return BUSQ_OK;
+  return busq_reserve_ring_now(bus, slot);
+}
 /* Where a reader puts into its hands next.  *endp is the position up to which it has reserved them, one behind the
  * other; 0 before the first. */
 int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t *endp);

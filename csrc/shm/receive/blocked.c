@@ -10,8 +10,7 @@
 static busq_reference blocker_of(const busq_peer *peer)
 {
   busq_reference reference = {BUSQ_RING_NOBODY, 0, 0};
-  if (peer->receiver.scan < peer->receiver.backed_end)
-    (void)busq_ring_look(&peer->receiver.ring, peer->receiver.scan, &reference);
+  (void)busq_ring_look(&peer->receiver.ring, peer->receiver.scan, &reference);
   return reference;
 }
 

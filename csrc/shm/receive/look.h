@@ -101,26 +101,10 @@ __attribute__((noinline)) static busq_look_outcome busq_look_open(busq_record *r
   return busq_load_relaxed(&record->state.lo) == state ? BUSQ_LOOK_BLOCKED : BUSQ_LOOK_AGAIN;
 }
 
-/* Nothing stands where no memory is, and a look would take some.  No position there was ever taken: so a tail that was
- * read before shows damage. */
-__attribute__((noinline)) static busq_look_outcome busq_look_for_memory(busq_peer *peer, uint64_t position)
-{
-  const uint64_t tail = busq_ring_tail(&peer->receiver.ring);
-  peer->receiver.backed_end = busq_ring_backed_end(&peer->receiver.ring);
-  if (position < peer->receiver.backed_end)
-    return BUSQ_LOOK_READY;
-  return position < tail ? BUSQ_LOOK_DAMAGED : BUSQ_LOOK_NOTHING;
-}
-
 BUSQ_ALWAYS_INLINE busq_look_outcome busq_look(busq_peer *peer, uint64_t position, busq_found *found)
 {
   busq_reference reference;
   BUSQ_STEP("look");
-  if (BUSQ_UNLIKELY(position >= peer->receiver.backed_end)) {
-    const busq_look_outcome outcome = busq_look_for_memory(peer, position);
-    if (outcome != BUSQ_LOOK_READY)
-      return outcome;
-  }
   if (!busq_ring_look(&peer->receiver.ring, position, &reference))
     return BUSQ_LOOK_NOTHING;
   found->is_late = found->is_redelivered = found->was_given_back = false;

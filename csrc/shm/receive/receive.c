@@ -2,6 +2,7 @@
 #include "shm/receive/receive.h"
 #include "base/assert.h"
 #include "base/error.h"
+#include "shm/memory/reserve.h"
 #include "shm/message/shared_take.h"
 #include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
@@ -73,8 +74,7 @@ static void prefetch_next(const busq_peer *peer)
 {
   enum { AHEAD = 3 };
   busq_reference reference;
-  if (peer->receiver.scan + AHEAD >= peer->receiver.backed_end ||
-      !busq_ring_look(&peer->receiver.ring, peer->receiver.scan + AHEAD, &reference) ||
+  if (!busq_ring_look(&peer->receiver.ring, peer->receiver.scan + AHEAD, &reference) ||
       !busq_bus_has_units(peer->bus, reference.record + UINT64_C(1)))
     return;
   const char *record = (const char *)busq_bus_record(peer->bus, reference.record);
@@ -174,7 +174,9 @@ int busq_receive_peek(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->receiver.is_consumer))
     return peer->receiver.has_reached ? BUSQ_OK : busq_several_peek(peer);
-  const int result = peek_single(peer);
+  int result = busq_reserve_ring(peer->bus, peer->slot);
+  if (BUSQ_LIKELY(result == BUSQ_OK))
+    result = peek_single(peer);
   if (BUSQ_UNLIKELY(result == BUSQ_OK && (peer->receiver.found.form & BUSQ_FORM_ENVELOPE)))
     return peek_enveloped(peer);
   return result;

@@ -88,6 +88,9 @@ static bool least_may_be_had(busq_peer *peer)
 int busq_several_peek(busq_peer *peer)
 {
   busq_found *found = &peer->receiver.found;
+  const int result = busq_reserve_ring(peer->bus, peer->receiver.inbox_slot);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    return result;
   catch_up(peer);
   for (;;) {
     const busq_look_outcome outcome = busq_look(peer, peer->receiver.scan, found);

@@ -82,7 +82,12 @@ int busq_destination_ask(busq_peer *peer, uint32_t slot)
   const bool is_self = slot == peer->slot && busq_load_acquire(&peer->self->life) == busq_life_word(incarnation, BUSQ_LIFE_LIVE | peer->life_flags);
   if (!is_self && !busq_grave_check(peer->bus, slot, incarnation))
     return busq_destination_gone(peer, slot);
-  return busq_destination_is_over(peer, slot) ? busq_destination_over(peer, slot) : BUSQ_OK;
+  if (busq_destination_is_over(peer, slot))
+    return busq_destination_over(peer, slot);
+  const int result = busq_reserve_ring(peer->bus, slot);
+  if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    peer->sender.known[slot].glanced_ns = 0; /* or the next try, soon after, would not ask, and write where no memory is */
+  return result;
 }
 
 /* ---- room ---- */
@@ -101,11 +106,11 @@ static int room_look(busq_peer *peer, uint32_t slot)
   const busq_ring ring = busq_bus_ring(peer->bus, slot);
   busq_destination_cache *known = &peer->sender.known[slot];
   for (int look = 0; look < LOOKS; look++) {
-    const uint64_t head = busq_load_acquire(&ring.queue->head), tail = busq_ring_tail(&ring), depth = tail - head;
-    known->head_seen = busq_ring_head_to_keep(&ring, head);
+    known->head_seen = busq_load_acquire(&ring.queue->head);
+    const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
     if (depth < busq_bus_limit(peer->bus, &peer->bus->slots[slot]))
-      return tail < busq_ring_backed_end(&ring) ? BUSQ_OK : busq_reserve_ring(peer->bus, slot, tail);
-    if (depth > ring.slot_count && busq_load_acquire(&ring.queue->head) == head)
+      return BUSQ_OK;
+    if (depth > ring.slot_count && busq_load_acquire(&ring.queue->head) == known->head_seen)
       return busq_queue_damaged(peer, slot);
     if (depth <= ring.slot_count)
       break;

@@ -256,13 +256,11 @@ static int receive_spin(busq_peer *peer, busq_wait *wait)
   if (busq_pacing_sleeps_at_once(peer))
     return busq_receive_peek(peer);
   busq_pacing_let_messages_gather(peer);
-  for (;;) {
+  do {
     result = busq_receive_peek(peer);
-    const uint64_t next = peer->receiver.scan;
-    const busq_watch watch = {&busq_ring_slot(&peer->receiver.ring, next)->lo, busq_ring_lap(&peer->receiver.ring, next)};
-    if (result != BUSQ_EMPTY || !busq_wait_spin(wait, peer, next < peer->receiver.backed_end ? &watch : NULL))
-      break;
-  }
+  } while (result == BUSQ_EMPTY &&
+           busq_wait_spin(wait, peer, &(busq_watch){&busq_ring_slot(&peer->receiver.ring, peer->receiver.scan)->lo,
+                                                     busq_ring_lap(&peer->receiver.ring, peer->receiver.scan)}));
   if (result == BUSQ_OK)
     busq_pacing_wait_was_short(peer);
   return result;

@@ -266,7 +266,6 @@ static const crash_case cases[] = {
      .victim = "open; beside; meet victim dan; ! send victim; send victim dan; large victim dan",
      .receivers = "carol",
      .is_shared = true,
-     .reserves_late = true,
      .dan_shares = true},
     {.name = "put-late",
      .victim = "open; beside; stale; meet victim dan carol; ! send victim dan carol",

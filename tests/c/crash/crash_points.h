@@ -56,7 +56,6 @@ static const char *slot_field(uint64_t offset)
     const char *name;
   } fields[] = {
       {offsetof(busq_slot, queue.clock_tail), "clock and tail"}, {offsetof(busq_slot, queue.head), "head"},
-      {offsetof(busq_slot, queue.backed), "backed"},
       {offsetof(busq_slot, life), "life"},                       {offsetof(busq_slot, wake_seq), "wake_seq"},
       {offsetof(busq_slot, wake_flags), "wake_flags"},           {offsetof(busq_slot, room_seq), "room_seq"},
       {offsetof(busq_slot, room_waiters), "room_waiters"},       {offsetof(busq_slot, memory_seq), "memory_seq"},
