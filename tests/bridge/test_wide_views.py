@@ -79,7 +79,9 @@ def enter_and_send(bus_name: str) -> None:
 
 
 def test_the_members_of_a_machine_that_is_put_out_are_out_at_one_place(machine: Make) -> None:  # noqa: F811
-    here, there = machine("m1"), machine("m2")
+    here, there = machine("m1", begins=False), machine("m2")
+    here.options = ["--lease", "3600"]  # no tick takes away what the other one has not re-sent
+    here.begin()
     with here.bus.join("alice") as alice, there.bus.join("bob") as bob, there.bus.join("carl") as carl:
         for peer in (alice, bob, carl):
             peer.enter("prices", timeout=WAIT_S)
