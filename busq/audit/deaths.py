@@ -84,7 +84,6 @@ def spare(history: History, logs: Sequence[pa.Table], deaths: Deaths) -> None:
     got = [log["message"].filter(pc.equal(log["kind"], int(Kind.DELIVER))) for log in logs]
     known = np.unique(np.concatenate([_numbers(each) for each in got]))
     spared: dict[int, list[Any]] = {}
-    dead = {*deaths.dead}
     for process, log in enumerate(logs):
         if "destinations" not in log.column_names:
             continue
@@ -94,12 +93,12 @@ def spare(history: History, logs: Sequence[pa.Table], deaths: Deaths) -> None:
         message = np.repeat(_numbers(log["message"].take(sends)), counts)
         ends_with_it = np.repeat(sends.to_numpy() < deaths.last[process], counts) & ~np.isin(message, known)
         to = _numbers(pc.list_flatten(to))
-        for one in np.unique(to).tolist():
-            is_spared = (to == one) & (ends_with_it | (one in dead))
-            spared.setdefault(one, []).append(message[is_spared])
+        is_spared = ends_with_it | np.isin(to, deaths.dead)
+        for one in np.unique(to[is_spared]).tolist():
+            spared.setdefault(one, []).append(message[is_spared & (to == one)])
     for one, messages in spared.items():
         its = np.concatenate(messages).astype(np.uint64)
-        if len(its) and 0 <= one < len(logs):
+        if 0 <= one < len(logs):
             names = ffi.from_buffer("uint64_t[]", its)
             check_result(lib.busq_history_pass(core_of(history), one, names, len(its)))
 

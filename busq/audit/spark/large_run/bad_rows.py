@@ -90,8 +90,8 @@ def without_bad(
     if counted is None:
         rows = events.groupBy("process").agg(*facts()).orderBy("process").collect()
         known = {row["process"]: row.asDict() for row in rows}
-    findings = []
-    for place, (called, what) in enumerate(_faults()):
+    findings, faults = [], _faults()
+    for place, (called, what) in enumerate(faults):
         is_vague = is_mapped and called != _BAD
         for process, row in [(None, total(known))] if is_vague else known.items():
             name = "" if process is None else names[process] if 0 <= process < len(names) else f"p{process}"
@@ -100,7 +100,7 @@ def without_bad(
                 findings.append(Finding(called, text, count, process=name, is_error=not is_vague))
     if not findings:
         return events, [], known
-    *bad, is_unknown = (F.coalesce(fault, F.lit(False)) for fault in _faults().values())
+    *bad, is_unknown = (F.coalesce(fault, F.lit(False)) for fault in faults.values())
     kind = F.when(is_unknown, F.lit(int(Kind.LOCAL))).otherwise(F.col("kind")).cast("byte")
     return events.where(~reduce(Column.__or__, bad)).withColumn("kind", kind), findings, known
 
