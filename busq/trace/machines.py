@@ -120,7 +120,9 @@ def merged(source: Source, machines: dict[str, Run]) -> Run:
         joined = _Joined(_Copies.together(its))
         logs = Views(logs, processes, domain, joined.copies, joined.first).logs(joined.logs(logs))
     orders = {run.order for run in machines.values()}
-    return Run(source, tuple(processes), tuple(logs), orders.pop() if len(orders) == 1 else "", tuple(findings))
+    order = orders.pop() if len(orders) == 1 else ""
+    is_live = all(run.is_live for run in machines.values())
+    return Run(source, tuple(processes), tuple(logs), order, tuple(findings), is_live=is_live)
 
 
 def _schema(names: Any) -> pa.Schema:

@@ -133,6 +133,14 @@ def test_an_order_that_differs_on_one_machine_is_found(recorded: Path) -> None:
     assert judged(runs).checks["consistent"].verdict == "invalid"
 
 
+def test_what_is_lost_counts_also_where_a_member_has_died(recorded: Path) -> None:
+    runs = runs_in(recorded)
+    runs["m2"] = changed(runs["m2"], "bob", lambda rows: [*rows[:-1], rows[-1] | {"kind": Kind.DIE}])
+    found = judged(runs)
+    assert "died" in {finding.kind for finding in found.findings}
+    assert found.checks["lost"].claimed
+
+
 def test_what_a_machine_has_left_out_is_lost_and_what_it_repeats_is_doubled(recorded: Path) -> None:
     runs = runs_in(recorded)
     whole = runs["m2"]

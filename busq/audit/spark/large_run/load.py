@@ -287,4 +287,4 @@ def _load_read(spark: SparkSession, source: Source, why: str) -> Loaded:
     except BROKEN as error:
         raise TraceError(f"{source.name}: {error}") from None
     its = Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)
-    return replace(its, untied=untied(run), tied=run.tied)
+    return replace(its, untied=untied(run), tied=run.tied, is_live=run.is_live)
