@@ -31,6 +31,7 @@ def shown(notebook: dict[str, Any]) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_a_notebook_runs_and_shows_what_its_page_shows(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,7 +25,7 @@ from busq.trace import find, read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-MANY = int(os.environ.get("BUSQ_TEST_SHAPES", "200"))
+MANY = int(os.environ.get("BUSQ_TEST_SHAPES", "60"))
 BLOCK = 200  # of shapes whose runs are judged at once
 # These were judged otherwise, once.
 PINNED = (3, 40, *(pytest.param(seed, marks=pytest.mark.long) for seed in (9, 18, 21, 39)))

@@ -135,7 +135,7 @@ def test_nothing_is_said_about_messages_that_were_sent_again_or_are_tied(
 
 def test_files_in_any_order_and_any_batches_give_the_counts_of_the_observers(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    for case in range(25):
+    for case in range(10):
         logs = logs_of(rng, rng.randint(2, 5), rng.randint(5, 60))
         paths = segments_of(logs, rng, tmp_path / str(case))
         rng.shuffle(paths)
@@ -166,7 +166,7 @@ def late_at_times(paths: list[Path], rng: random.Random) -> list[tuple[float, st
 
 def test_whatever_comes_however_late_the_final_counts_are_those_of_the_observers(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    for case in range(40):
+    for case in range(15):
         logs = logs_of(rng, rng.randint(2, 5), rng.randint(5, 60))
         coming = late_at_times(segments_of(logs, rng, tmp_path / str(case)), rng)
         watch, told = Watch(delay_s=5), []
