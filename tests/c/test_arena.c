@@ -89,7 +89,6 @@ TEST(test_records_of_all_sizes_stand_apart)
     memset(records[i], 0, sizeof *records[i]);
     busq_arena_cancel(&a->sender.arena, sizes[i], records[i]);
   }
-  part();
 }
 
 TEST(test_what_is_cancelled_is_there_again)
@@ -105,7 +104,6 @@ TEST(test_what_is_cancelled_is_there_again)
     CHECK_EQUAL(used_bytes(), used);
     busq_arena_cancel(&a->sender.arena, sizes[i], first);
   }
-  part();
 }
 
 TEST(test_a_record_comes_back_when_its_last_destination_has_released_it)
@@ -123,7 +121,6 @@ TEST(test_a_record_comes_back_when_its_last_destination_has_released_it)
   CHECK(take(a, 64) == third);
   CHECK(take(a, 64) == NULL);
   CHECK(count > 900);
-  part();
 }
 
 TEST(test_after_a_flood_everything_comes_back)
@@ -145,7 +142,6 @@ TEST(test_after_a_flood_everything_comes_back)
   CHECK(used_bytes() <= 3 * extent_bytes());
   leave(a);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 TEST(test_one_slow_reader_does_not_make_its_sender_take_more_and_more)
@@ -162,7 +158,6 @@ TEST(test_one_slow_reader_does_not_make_its_sender_take_more_and_more)
   }
   CHECK(used_bytes() <= 5 * extent_bytes());
   release(slow, 0);
-  part();
 }
 
 /* Its predecessor has as many on their way as there is room for in a new line. */
@@ -187,7 +182,6 @@ TEST(test_a_successor_gets_no_record_twice)
     for (uint32_t before = 0; before < i; before++)
       CHECK(again[before] != again[i]);
   }
-  part();
 }
 
 /* However many lives, one after another, have something on its way. */
@@ -205,7 +199,6 @@ TEST(test_short_lives_go_on_in_the_extent_of_the_last)
     commit(a, record, BYTES, 1);
   }
   CHECK(used_bytes() <= LIVES * BYTES + extent_bytes());
-  part();
 }
 
 TEST(test_nobody_can_keep_another_from_sending_something_small)
@@ -218,7 +211,6 @@ TEST(test_nobody_can_keep_another_from_sending_something_small)
   CHECK(take(b, 64));
   CHECK(take(c, extent_bytes() / 2));
   release_all(records, count, 1);
-  part();
 }
 
 /* The first use of its own extent must not decide what it can be used for later. */
@@ -232,7 +224,6 @@ TEST(test_nor_from_sending_something_small_of_another_size)
   const uint32_t count = take_until_full(a, 64, 1, records);
   CHECK(take(b, 200));
   release_all(records, count, 1);
-  part();
 }
 
 /* ---- large records ---- */
@@ -253,7 +244,6 @@ TEST(test_a_large_record_is_freed_by_whoever_releases_it_last)
     release(record, last);
     CHECK_EQUAL(used_bytes(), 0);
   }
-  part();
 }
 
 /* A destination that left releases before the commit; then the memory is still needed. */
@@ -271,7 +261,6 @@ TEST(test_a_large_record_is_not_freed_before_it_is_committed)
   record->state.lo = (record->state.lo & ~UINT64_C(3)) | BUSQ_PHASE_COMMITTED;
   busq_large_sweep(company_bus, a->slot);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 TEST(test_the_largest_message_fits_when_nothing_else_is_there)
@@ -286,7 +275,6 @@ TEST(test_the_largest_message_fits_when_nothing_else_is_there)
     CHECK(take(a, largest) == NULL);
     release(record, 0);
   }
-  part();
 }
 
 TEST(test_a_damaged_reach_hides_no_memory)
@@ -297,7 +285,6 @@ TEST(test_a_damaged_reach_hides_no_memory)
   company_bus->header->extents_reached = 1;
   CHECK(busq_extents_reached(company_bus) == reached);
   CHECK(take(a, ARENA_BYTES / 2));
-  part();
 }
 
 /* Small messages came and went; what is kept of their memory for the next ones must not stand in the way for ever. */
@@ -345,7 +332,6 @@ TEST(test_the_largest_message_fits_again_when_small_ones_have_gone)
     result = send_largest(b, "b", false);
   }
   CHECK_EQUAL(result, BUSQ_OK);
-  part();
 }
 
 TEST(test_even_if_who_keeps_the_memory_is_asleep)
@@ -360,7 +346,6 @@ TEST(test_even_if_who_keeps_the_memory_is_asleep)
   CHECK_EQUAL(send_largest(b, "b", true), BUSQ_OK);
   said(b, "a", "wake up");
   CHECK(pthread_join(sleeper, NULL) == 0);
-  part();
 }
 
 /* ---- many steps at random ---- */
@@ -421,7 +406,6 @@ TEST(test_nobody_writes_into_a_record_that_is_still_needed)
   for (int i = 0; i < 3; i++)
     leave(peers[i]);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 /* ---- two that release at the same time ---- */
@@ -469,7 +453,6 @@ TEST(test_two_who_release_a_large_record_at_once_free_it_once)
   for (uint32_t i = 0; i < 2; i++)
     CHECK(pthread_join(threads[i], NULL) == 0);
   pthread_barrier_destroy(&barrier);
-  part();
 }
 
 /* ---- a sender that leaves ---- */
@@ -499,5 +482,4 @@ TEST(test_what_a_sender_leaves_behind_is_freed_when_it_was_received)
   leave(join("a"));
   CHECK_EQUAL(used_bytes(), 0);
   free(bytes);
-  part();
 }

@@ -133,7 +133,6 @@ TEST(test_nobody_pays_for_what_a_dead_sender_has_under_way)
   a_sender_dies("bob", 0);
   dead += UINT64_C(1) << 16; /* the next life of the same slot */
   everybody_pays_for_a_step(bob, carol, dead);
-  part();
   meet(PEERS, CAPACITY, ARENA_BYTES);
   bob = join("bob");
   carol = join("carol");
@@ -141,7 +140,6 @@ TEST(test_nobody_pays_for_what_a_dead_sender_has_under_way)
   a_sender_dies("bob reader", 0);
   COSTS_A_STEP("a look for the dead", CHECK(look_up(carol, "dead", &dead) < 0));
   CHECK_EQUAL(state_of("dead"), BUSQ_LIFE_DEAD);
-  part();
 }
 
 /* Killed with a message in its hand that is final and that no peer has got: the whole queue must be searched for it,
@@ -174,7 +172,6 @@ TEST(test_the_search_for_a_message_in_hand_goes_on_with_the_next_call)
     uint32_t n_buried, n_helped;
     CHECK_EQUAL(busq_bus_repair(company_bus, &n_buried, &n_helped), BUSQ_OK);
     CHECK_EQUAL(used_bytes(), 0);
-    part();
   }
   CHECK(n_calls_max > N_MESSAGES / 4096);
   printf("    buried by %" PRIu64 " calls\n", n_calls_max);
@@ -228,7 +225,6 @@ TEST(test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor)
   hears(successor, "");
   leave(successor);
   hears(bob, "x x x x x x x x");
-  part();
 }
 
 /* Killed behind its mark, and before it gave the memory back. */
@@ -259,7 +255,6 @@ TEST(test_a_large_message_goes_with_the_burial_of_its_last_reader)
   CHECK(used_bytes() > sizeof large);
   CHECK_EQUAL(busq_bus_repair(company_bus, &n_buried, &n_helped), BUSQ_OK);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 TEST(test_nobody_pays_for_what_a_dead_receiver_has_not_received)
@@ -285,7 +280,6 @@ TEST(test_nobody_pays_for_what_a_dead_receiver_has_not_received)
   uint64_t n_dropped;
   CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
   munmap(is_ready, sizeof *is_ready);
 }
 
@@ -316,7 +310,6 @@ TEST(test_a_sleep_costs_the_same_however_much_is_under_way)
   for (int i = 0; i < 50; i++)
     (void)busq_peer_recv(bob, &message, 1, &count, 200000);
   CHECK(used_bytes() < used / 10);
-  part();
 }
 
 TEST(test_a_send_that_finds_no_memory_costs_a_step)
@@ -336,5 +329,4 @@ TEST(test_a_send_that_finds_no_memory_costs_a_step)
   const uint64_t cost = counting_ends() / 20;
   printf("    %" PRIu64 " accesses per send that finds no memory, with %" PRIu64 " messages under way\n", cost, bob->sender.sent);
   CHECK(cost < ACCESSES_MAX && bob->sender.sent > 30000);
-  part();
 }

@@ -90,7 +90,6 @@ TEST(test_a_queue_full_of_dead_references_has_room_for_a_message)
   busq_peer *reader = the_reader_returns();
   hears(reader, "good alone good alone good alone");
   the_reader_is_removed(reader);
-  part();
 }
 
 /* Messages and dead references in turns: as many messages as there is capacity, whatever stands between them. */
@@ -112,7 +111,6 @@ TEST(test_dead_references_between_messages_take_no_room)
   busq_peer *reader = the_reader_returns();
   hears(reader, expected);
   the_reader_is_removed(reader);
-  part();
 }
 
 /* ---- killed at every step of it ---- */

@@ -93,7 +93,6 @@ TEST(test_queues_go_over_the_end_of_their_lap_counter)
   three_meet();
   they_talk(40);
   CHECK(busq_ring_lap(&ring, busq_ring_tail(&company_peers[0]->receiver.ring)) < 10);
-  part();
 }
 
 TEST(test_queues_go_over_the_position_where_32_bits_end)
@@ -102,7 +101,6 @@ TEST(test_queues_go_over_the_position_where_32_bits_end)
   all_queues_stand_at((UINT64_C(1) << 32) - 20);
   three_meet();
   they_talk(40);
-  part();
 }
 
 /* All get what was sent with success; then the queue reports its end, to its senders and to its reader. */
@@ -125,7 +123,6 @@ TEST(test_a_queue_at_the_end_of_its_positions_refuses_and_loses_nothing)
   hears(carol, "we go on");
   hears(alice, "we go on");
   leave(bob);
-  part();
 }
 
 /* ---- lives ---- */
@@ -141,7 +138,6 @@ TEST(test_incarnations_begin_again_after_the_last)
     leave(company_peers[1]);
     leave(company_peers[2]);
   }
-  part();
 }
 
 /* The queue has only 11 bits for its lives; a peer that knows an earlier one still is not taken for a contemporary. */
@@ -161,7 +157,6 @@ TEST(test_a_name_can_be_joined_more_often_than_a_queue_counts_lives)
     hears(bob, "new");
     leave(bob);
   }
-  part();
 }
 
 /* ---- messages ---- */
@@ -173,7 +168,6 @@ TEST(test_sequence_numbers_begin_again_after_the_last)
     company_bus->slots[slot].sequence_reserved = (UINT64_C(1) << 54) - 50;
   three_meet();
   they_talk(60);
-  part();
 }
 
 TEST(test_the_highest_sequence_number_of_all_does_no_harm)
@@ -183,7 +177,6 @@ TEST(test_the_highest_sequence_number_of_all_does_no_harm)
     company_bus->slots[slot].sequence_reserved = UINT64_MAX - 50;
   three_meet();
   they_talk(60);
-  part();
 }
 
 TEST(test_generations_of_memory_begin_again_after_the_last)
@@ -211,7 +204,6 @@ TEST(test_generations_of_memory_begin_again_after_the_last)
   leave(alice);
   leave(bob);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 TEST(test_a_wish_for_memory_is_heard_when_its_counter_begins_again)
@@ -234,7 +226,6 @@ TEST(test_a_wish_for_memory_is_heard_when_its_counter_begins_again)
   CHECK_EQUAL(company_bus->header->memory_wanted, 0);
   hears(hoarder, ""); /* looks, and sees the wish */
   CHECK_EQUAL(busq_peer_send(large, &to_bob, 1, payload, sizeof payload, 0), BUSQ_OK);
-  part();
 }
 
 /* ---- sleeping and waking ---- */
@@ -401,7 +392,6 @@ TEST(test_a_descriptor_tells_when_the_number_of_its_arming_begins_again)
     CHECK(!is_readable(fd));
   }
   CHECK(bob->descriptor.epoch && bob->descriptor.epoch < 40); /* two for each arming: the odd ones are of deep sleeps */
-  part();
 }
 
 /* ---- what is only counted ---- */
@@ -417,7 +407,6 @@ TEST(test_counts_of_messages_begin_again_and_nothing_depends_on_them)
   CHECK_EQUAL(busq_bus_examine_peer(company_bus, company_peers[0]->slot, &facts), BUSQ_OK);
   CHECK_EQUAL(facts.sent, 40 - 11);
   CHECK_EQUAL(facts.received, 20 - 11);
-  part();
 }
 
 /* ---- clocks ---- */
@@ -440,7 +429,6 @@ TEST(test_the_last_timestamps_are_delivered_and_then_the_queue_is_damaged)
   }
   CHECK_EQUAL(n_heard, n_sent);
   CHECK_EQUAL(result, BUSQ_EMPTY);
-  part();
 }
 
 /* The clock's end where proposals are lost, so that timestamps come from the seal. */
@@ -466,7 +454,6 @@ TEST(test_the_last_timestamps_are_not_passed_by_lost_proposals)
     CHECK_EQUAL(n_heard, n_sent);
     CHECK_EQUAL(result, BUSQ_EMPTY);
   }
-  part();
 }
 
 /* A multicast to a sound queue and to a damaged one touches neither. */
@@ -485,7 +472,6 @@ TEST(test_a_damaged_clock_is_refused_before_anything_is_touched)
     said(alice, "bob alice", "we go on");
     hears(bob, "we go on");
     hears(alice, "we go on");
-    part();
   }
 }
 
@@ -503,7 +489,6 @@ TEST(test_a_clock_that_jumped_is_refused_and_nobody_follows_it)
     CHECK(clock_now(bob) < 10 && clock_now(alice) < 10);
     said(alice, "bob", "we go on");
     hears(bob, "we go on");
-    part();
   }
 }
 
@@ -528,7 +513,6 @@ TEST(test_a_timestamp_that_jumped_is_refused_and_its_receiver_does_not_follow_it
     said(bob, "carol", "I go on sending");
     hears(carol, "I go on sending");
     CHECK(clock_now(carol) < 10);
-    part();
   }
 }
 
@@ -544,7 +528,6 @@ TEST(test_a_sealed_timestamp_that_jumped_is_not_finished)
     record->state = (busq_pair){(record->state.lo & ~UINT64_C(3)) | BUSQ_PHASE_SEALED, damages[i]};
     busq_commit_finish(company_bus, record);
     CHECK(clock_now(bob) < 10 && clock_now(carol) < 10);
-    part();
   }
 }
 
@@ -564,7 +547,6 @@ TEST(test_what_can_t_be_finished_is_damage_and_not_a_reason_to_wait)
   for (int slice = 0; slice < 40 && result == BUSQ_INTERRUPTED; slice++)
     result = busq_peer_recv(bob, &message, 1, &count, INT64_C(1000000000));
   CHECK_EQUAL(result, BUSQ_CORRUPT);
-  part();
 }
 
 /* ---- attempts ---- */
@@ -584,5 +566,4 @@ TEST(test_the_last_attempt_of_a_dead_sender_is_not_mistaken_for_the_next_message
   hears(bob, "");
   said(alice, "bob carol", "next");
   hears(bob, "next");
-  part();
 }

@@ -157,7 +157,6 @@ TEST(test_who_receives_sleeps_lightly)
   CHECK(!(busq_load_acquire(&bob->self->wake_flags) & BUSQ_WAKE_DEEP));
   leave(bob);
   leave(dave);
-  part();
 }
 
 /* A sender that was stopped between its byte and its swap, while the first bob slept, goes on while the second does:
@@ -174,7 +173,6 @@ TEST(test_the_numbers_of_a_successor_are_others)
   CHECK_EQUAL(next->slot, slot);
   CHECK(busq_load_acquire(&next->self->wake_flags) != first);
   leave(next);
-  part();
 }
 
 TEST(test_who_listens_is_told_by_one_that_dies_at_any_step)

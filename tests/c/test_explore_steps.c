@@ -23,60 +23,50 @@ static const explore_scenario scenarios[] = {
     {
         .name = "one sender, one receiver",
         .parts = {{0, "send 1 to p1"}, {1, "receive"}},
-        .peers = 2,
     },
     {
         .name = "one sender, one receiver, anybody may be killed",
         .parts = {{0, "send 1 to p1; stay"}, {1, "receive"}},
-        .peers = 2,
         .may_die = EVERYBODY,
     },
     {
         .name = "one sender, one receiver, anybody may be stopped",
         .parts = {{0, "send 1 to p1"}, {1, "receive"}},
-        .peers = 2,
         .may_stop = EVERYBODY,
     },
     {
         .name = "one sender, one receiver, who sleeps and is woken",
         .parts = {{0, "send 1 to p1"}, {1, "listen"}},
-        .peers = 2,
     },
     {
         .name = "two senders, one receiver, who sleeps and is woken",
         .parts = {{0, "send 1 to p2"}, {1, "send 2 to p2"}, {2, "listen"}},
-        .peers = 3,
     },
     {
         .name = "one multicast, the sender may be killed",
         .parts = {{0, "send 1 to p1 p2; stay"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .may_die = 1,
     },
     {
         .name = "one multicast, proposal lost, the sender may be killed",
         .parts = {{0, "send 1 to p1 p2; stay"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .may_die = 1,
         .is_stale = true,
     },
     {
         .name = "one multicast, a receiver may be killed",
         .parts = {{0, "send 1 to p1 p2"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .may_die = 2,
         .asks_who_lives = true,
     },
     {
         .name = "one multicast, the sender may be stopped",
         .parts = {{0, "send 1 to p1 p2"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .may_stop = 1,
     },
     {
         .name = "one multicast, proposal lost, the sender may be stopped",
         .parts = {{0, "send 1 to p1 p2"}, {1, "receive"}},
-        .peers = 3,
         .may_stop = 1,
         .is_stale = true,
     },
@@ -130,7 +120,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "three senders, the same two receivers",
         .parts = {{0, "send 1 to p3 p4"}, {1, "send 2 to p3 p4"}, {2, "send 3 to p3 p4"}, {3, "receive"}, {4, "receive"}},
-        .peers = 5,
         .preemptions = 2,
         .is_deep = true,
     },
@@ -192,19 +181,16 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a thread that sends and one that receives, on both of two peers",
         .parts = {{0, "send 1 to p0 p1"}, {1, "send 2 to p0 p1"}, {0, "receive"}, {1, "receive"}},
-        .peers = 2,
     },
     {
         .name = "queues of one place, and records used again",
         .parts = {{0, "send 1 to p1 p2; send 2 to p1 p2"}, {2, "send 3 to p1"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .capacity = 1,
         .is_deep = true,
     },
     {
         .name = "records used again while somebody still looks at the last message in place",
         .parts = {{0, "send 1 to p1 p2; send 2 to p1 p2; send 3 to p1"}, {1, "hold"}, {2, "hold"}},
-        .peers = 3,
     },
     {
         .name = "receivers who lose patience with holes",
@@ -215,7 +201,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a full queue whose receiver loses patience again and again",
         .parts = {{0, "send 1 to p1 p2"}, {1, "send 2 to p0 p2"}, {2, "receive"}},
-        .peers = 3,
         .capacity = 1,
         .patience = 4,
         .is_stale = true,
@@ -235,13 +220,11 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a durable receiver who leaves and returns while others send",
         .parts = {{0, "send 1 to p1 p2"}, {2, "send 2 to p1"}, {1, "leave; return; receive"}},
-        .peers = 3,
         .durable = 2,
     },
     {
         .name = "a durable receiver who leaves after a message and returns, proposals lost",
         .parts = {{0, "send 1 to p1 p2; send 2 to p1 p2"}, {1, "hear 1; leave; return; receive"}, {2, "receive"}},
-        .peers = 3,
         .durable = 2,
         .is_stale = true,
         .is_deep = true,
@@ -249,41 +232,35 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two readers share a queue",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .shared = 6,
     },
     {
         .name = "two readers share a queue, and a record used again",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .capacity = 1,
         .shared = 6,
     },
     {
         .name = "two readers share a queue, a reader may be killed",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .shared = 6,
         .may_die = 2,
     },
     {
         .name = "two readers share a queue and acknowledge, a reader may be killed",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "work"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .may_die = 2,
     },
     {
         .name = "two readers share a queue and acknowledge, a reader may be stopped",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "work"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .may_stop = 2,
     },
     {
         .name = "two readers share a queue and look in place, anybody may be stopped",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "hold"}, {2, "hold"}},
-        .peers = 3,
         .shared = 6,
         .may_stop = EVERYBODY,
         .is_deep = true,
@@ -291,35 +268,30 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two readers share a queue and acknowledge, the sender may be killed",
         .parts = {{0, "send 1 to p1; send 2 to p1; stay"}, {1, "work"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .may_die = 1,
     },
     {
         .name = "two readers share a queue, one message, anybody may be killed",
         .parts = {{0, "send 1 to p1; stay"}, {1, "work"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .may_die = EVERYBODY,
     },
     {
         .name = "two readers share a queue, one message, anybody may be stopped",
         .parts = {{0, "send 1 to p1"}, {1, "work"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .may_stop = EVERYBODY,
     },
     {
         .name = "two readers share a queue, who sleep and are woken",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "listen"}, {2, "listen"}},
-        .peers = 3,
         .shared = 6,
         .is_deep = true,
     },
     {
         .name = "two readers share a queue, who sleep and are woken, one of whom may be killed",
         .parts = {{0, "send 1 to p1"}, {1, "listen"}, {2, "listen"}},
-        .peers = 3,
         .shared = 6,
         .may_die = 2,
         .is_deep = true,
@@ -327,27 +299,23 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two readers share a queue, of whom one leaves anywhere",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "hear 1; leave"}, {2, "receive"}},
-        .peers = 3,
         .shared = 6,
     },
     {
         .name = "the end of a queue against a sender",
         .parts = {{0, "send 1 to p1; send 2 to p1"}, {1, "receive"}, {2, "finish"}},
-        .peers = 3,
         .shared = 2,
         .ends = true,
     },
     {
         .name = "the end of a queue against two readers",
         .parts = {{0, "send 1 to p1; finish"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .shared = 6,
         .ends = true,
     },
     {
         .name = "the end of a queue that two readers share, anybody may be killed",
         .parts = {{0, "send 1 to p1; finish; stay"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .shared = 6,
         .ends = true,
         .may_die = EVERYBODY,
@@ -355,7 +323,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the end of a queue against a sender, anybody may be stopped",
         .parts = {{0, "send 1 to p1"}, {1, "receive"}, {2, "finish"}},
-        .peers = 3,
         .shared = 2,
         .ends = true,
         .may_stop = EVERYBODY,
@@ -363,27 +330,23 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the end of a queue against a reader who sleeps and is woken",
         .parts = {{0, "send 1 to p1"}, {1, "listen"}, {2, "finish"}},
-        .peers = 3,
         .shared = 2,
         .ends = true,
     },
     {
         .name = "a message to a group against one who enters",
         .parts = {{0, "send 1 to @"}, {2, "enter; receive"}, {1, "receive"}},
-        .peers = 3,
         .members = 2,
         .is_deep = true,
     },
     {
         .name = "a message of a member against one who enters",
         .parts = {{0, "send 1 to @"}, {2, "enter"}},
-        .peers = 3,
         .members = 3,
     },
     {
         .name = "two enter a group at the same time",
         .parts = {{0, "enter"}, {2, "enter"}, {1, "receive"}},
-        .peers = 3,
         .capacity = 8,
         .members = 2,
         .is_deep = true,
@@ -391,7 +354,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a message to a group against one who enters, and may be killed",
         .parts = {{0, "send 1 to @"}, {2, "enter; stay"}, {1, "receive"}},
-        .peers = 3,
         .members = 2,
         .may_die = 2,
         .is_deep = true,
@@ -399,7 +361,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a message to a group, whose sender may be killed, against one who enters",
         .parts = {{0, "send 1 to @; stay"}, {2, "enter"}, {1, "receive"}},
-        .peers = 3,
         .members = 2,
         .may_die = 1,
         .is_deep = true,
@@ -407,27 +368,23 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a node's end against a message to it",
         .parts = {{0, "destroy; receive"}, {1, "post 1; receive"}},
-        .peers = 2,
         .holders = 2,
     },
     {
         .name = "a node's end against a message to it, proposals lost",
         .parts = {{0, "destroy; receive"}, {1, "post 1; receive"}},
-        .peers = 2,
         .holders = 2,
         .is_stale = true,
     },
     {
         .name = "a node's end against a message to it, anybody may be killed",
         .parts = {{0, "destroy; receive"}, {1, "post 1; receive"}},
-        .peers = 2,
         .holders = 2,
         .may_die = EVERYBODY,
     },
     {
         .name = "a node's end against a message to it, anybody may be stopped",
         .parts = {{0, "destroy; receive"}, {1, "post 1; receive"}},
-        .peers = 2,
         .holders = 2,
         .may_stop = EVERYBODY,
         .is_deep = true,
@@ -435,14 +392,12 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a node's end against a message that brings its handle",
         .parts = {{0, "destroy; receive"}, {1, "hand 1 to p2; receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 2,
         .is_deep = true,
     },
     {
         .name = "a node's end against a message that brings its handle, the owner may be killed",
         .parts = {{0, "destroy; receive"}, {1, "hand 1 to p2; receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 2,
         .may_die = 1,
         .is_deep = true,
@@ -450,7 +405,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a message to a group against one who enters, anybody may be stopped",
         .parts = {{0, "send 1 to @"}, {2, "enter"}, {1, "receive"}},
-        .peers = 3,
         .members = 2,
         .may_stop = 3,
         .is_deep = true,
@@ -458,7 +412,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a node's end against a message that brings its handle, whoever sends it may be killed",
         .parts = {{0, "destroy; receive"}, {1, "hand 1 to p2; receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 2,
         .may_die = 2,
         .is_deep = true,
@@ -466,7 +419,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a node's end against a message that brings its handle, anybody may be stopped",
         .parts = {{0, "destroy; receive"}, {1, "hand 1 to p2; receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 2,
         .may_stop = EVERYBODY,
         .is_deep = true,
@@ -474,7 +426,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the death of a node's owner against a message that brings its handle",
         .parts = {{0, "send 2 to p1 p2; stay"}, {1, "hand 1 to p2; receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 2,
         .may_die = 1,
         .is_deep = true,
@@ -482,7 +433,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a node's end against the death of its owner",
         .parts = {{0, "destroy; stay"}, {1, "receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 6,
         .may_die = 1,
         .is_deep = true,
@@ -490,34 +440,29 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the death of a node's owner against a message to it",
         .parts = {{0, "stay"}, {1, "post 1; receive"}, {2, "receive"}},
-        .peers = 3,
         .holders = 6,
         .may_die = 1,
     },
     {
         .name = "a node's end against a message that brings its handle to the owner, too",
         .parts = {{0, "destroy; receive"}, {1, "hand 1 to p0 p2"}, {2, "receive"}},
-        .peers = 3,
         .holders = 2,
         .is_deep = true,
     },
     {
         .name = "one leaves a group against a message to it",
         .parts = {{0, "depart; receive"}, {1, "send 1 to @; receive"}},
-        .peers = 2,
         .members = 3,
     },
     {
         .name = "one leaves a group against a message to it, anybody may be killed",
         .parts = {{0, "depart; receive"}, {1, "send 1 to @; receive"}},
-        .peers = 2,
         .members = 3,
         .may_die = EVERYBODY,
     },
     {
         .name = "one leaves a group against a message to it, anybody may be stopped",
         .parts = {{0, "depart; receive"}, {1, "send 1 to @; receive"}},
-        .peers = 2,
         .members = 3,
         .may_stop = EVERYBODY,
         .is_deep = true,
@@ -525,14 +470,12 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the death of a member against a message to its group",
         .parts = {{0, "send 1 to @"}, {1, "receive"}, {2, "stay"}},
-        .peers = 3,
         .members = 7,
         .may_die = 4,
     },
     {
         .name = "the death of a member against a message to its group, whose sender asks who lives",
         .parts = {{0, "send 1 to @"}, {1, "receive"}, {2, "stay"}},
-        .peers = 3,
         .members = 7,
         .may_die = 4,
         .asks_who_lives = true,
@@ -540,7 +483,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the death of a member who sends, against one who enters",
         .parts = {{2, "send 1 to p0 p1; stay"}, {0, "enter; receive"}, {1, "receive"}},
-        .peers = 3,
         .members = 6,
         .may_die = 1,
         .is_stale = true,
@@ -550,7 +492,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "the death of a member against one who enters its group",
         .parts = {{0, "stay"}, {2, "enter; receive"}, {1, "receive"}},
-        .peers = 3,
         .members = 3,
         .may_die = 1,
         .is_deep = true,
@@ -558,7 +499,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "one enters a group, another leaves it",
         .parts = {{0, "depart"}, {2, "enter"}, {1, "receive"}},
-        .peers = 3,
         .capacity = 8,
         .members = 3,
         .is_deep = true,
@@ -566,7 +506,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "one enters a group, another leaves it, and either may be killed",
         .parts = {{0, "depart; stay"}, {2, "enter; stay"}, {1, "receive"}},
-        .peers = 3,
         .capacity = 8,
         .members = 3,
         .may_die = 3,
@@ -576,7 +515,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "one enters a group, another leaves it, and either may be stopped",
         .parts = {{0, "depart"}, {2, "enter"}, {1, "receive"}},
-        .peers = 3,
         .capacity = 8,
         .members = 3,
         .may_stop = 3,
@@ -586,7 +524,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two enter a group, and either may be killed",
         .parts = {{0, "enter; stay"}, {2, "enter; stay"}, {1, "receive"}},
-        .peers = 3,
         .capacity = 8,
         .members = 2,
         .may_die = 3,
@@ -596,7 +533,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two enter a group, and either may be stopped",
         .parts = {{0, "enter"}, {2, "enter"}, {1, "receive"}},
-        .peers = 3,
         .capacity = 8,
         .members = 2,
         .may_stop = 3,
@@ -606,7 +542,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a message to a group whose members do not receive, against one who enters and may be stopped",
         .parts = {{0, "send 1 to @"}, {2, "enter"}},
-        .peers = 3,
         .members = 3,
         .may_stop = 2,
         .is_roomy = true,
@@ -614,7 +549,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a message to a group and to one beside it, against one who leaves the group",
         .parts = {{0, "send 1 to @ p2"}, {1, "depart; receive"}, {2, "receive"}},
-        .peers = 3,
         .members = 3,
     },
     {
@@ -628,7 +562,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "one enters a group, and whoever gives it the state may be killed",
         .parts = {{0, "hear 203; send 1 to p2; stay"}, {1, "hear 204; send 2 to p2; receive"}, {2, "enter; receive"}},
-        .peers = 3,
         .members = 3,
         .may_die = 1,
         .taker = 2,
@@ -711,20 +644,15 @@ static bool is_asked_for(const explore_scenario *scene, const depth *asked, int 
 static void test_what_the_search_leaves_out_changes_nothing(void)
 {
   static const explore_scenario small[] = {
-      {.name = "a sender and a receiver", .parts = {{0, "send 1 to p1"}, {1, "receive"}}, .peers = 2},
-      {.name = "two senders", .parts = {{0, "send 1 to p1 p2"}, {1, "send 2 to p1 p2"}}, .peers = 3},
+      {.name = "a sender and a receiver", .parts = {{0, "send 1 to p1"}, {1, "receive"}}},
+      {.name = "two senders", .parts = {{0, "send 1 to p1 p2"}, {1, "send 2 to p1 p2"}}},
       {.name = "two senders, proposals lost",
        .parts = {{0, "send 1 to p1 p2"}, {1, "send 2 to p1 p2"}},
-       .peers = 3,
        .is_stale = true},
       {.name = "two senders of single messages and their receiver",
-       .parts = {{0, "send 1 to p2"}, {1, "send 2 to p2"}, {2, "receive"}},
-       .peers = 3},
-      {.name = "an impatient receiver",
-       .parts = {{0, "send 1 to p1 p2"}, {1, "receive"}},
-       .peers = 3,
-       .patience = 1},
-      {.name = "one who leaves", .parts = {{0, "send 1 to p1"}, {1, "leave"}}, .peers = 2},
+       .parts = {{0, "send 1 to p2"}, {1, "send 2 to p2"}, {2, "receive"}}},
+      {.name = "an impatient receiver", .parts = {{0, "send 1 to p1 p2"}, {1, "receive"}}, .patience = 1},
+      {.name = "one who leaves", .parts = {{0, "send 1 to p1"}, {1, "leave"}}},
   };
   static busq_explore_result all;
   for (unsigned i = 0; i < sizeof small / sizeof small[0]; i++) {

@@ -49,7 +49,6 @@ TEST(test_the_next_peer_in_a_slot_gets_nothing_meant_for_the_last)
   hears(c, "");
   said(a, "c", "hello");
   hears(c, "hello");
-  part();
 }
 
 TEST(test_messages_of_one_who_left_still_arrive_with_his_name)
@@ -67,7 +66,6 @@ TEST(test_messages_of_one_who_left_still_arrive_with_his_name)
   CHECK(name_bytes == 5 && memcmp(name, "alice", 5) == 0);
   CHECK(message.size_bytes == 8 && memcmp(message.data, "farewell", 8) == 0);
   busq_peer_release(b, &message);
-  part();
 }
 
 TEST(test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory)
@@ -83,7 +81,6 @@ TEST(test_what_one_who_left_had_not_read_is_kept_until_somebody_needs_the_memory
   CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
   CHECK_EQUAL(n_dropped, 60);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 TEST(test_many_lives_leave_nothing_behind)
@@ -107,7 +104,6 @@ TEST(test_many_lives_leave_nothing_behind)
   CHECK_EQUAL(open_descriptors(), descriptors);
   leave(a);
   CHECK_EQUAL(used_bytes(), 0);
-  part();
 }
 
 /* ---- messages that are held ---- */
@@ -133,7 +129,6 @@ TEST(test_a_message_stays_where_it_is_while_it_is_held)
   }
   CHECK(first.size_bytes == 5 && memcmp(first.data, "first", 5) == 0);
   busq_peer_release(b, &first);
-  part();
 }
 
 TEST(test_held_messages_keep_their_places_and_give_them_back_in_any_order)
@@ -154,7 +149,6 @@ TEST(test_held_messages_keep_their_places_and_give_them_back_in_any_order)
   }
   said(a, "b", "y");
   hears(b, "y");
-  part();
 }
 
 TEST(test_a_held_message_outlives_the_closing_of_its_receiver)
@@ -182,7 +176,6 @@ TEST(test_a_held_message_outlives_the_closing_of_its_receiver)
   CHECK_EQUAL(try_join("c", &nobody), BUSQ_NO_SPACE);
   busq_peer_release(b, &held);
   join("c");
-  part();
 }
 
 /* ---- waiting ---- */
@@ -248,7 +241,6 @@ TEST(test_a_sleeping_receiver_is_woken_by_a_message)
     slept_ns += w.ended_ns - sent_ns;
   }
   printf("    woken after %" PRIu64 " us on average\n", slept_ns / 10000);
-  part();
 }
 
 TEST(test_a_sender_that_waits_for_room_goes_on_when_there_is_some)
@@ -268,7 +260,6 @@ TEST(test_a_sender_that_waits_for_room_goes_on_when_there_is_some)
     ended_with(thread, &w, BUSQ_OK, since_ns);
     hears(b, "2 x");
   }
-  part();
 }
 
 static bool is_readable(int fd)
@@ -324,7 +315,6 @@ TEST(test_the_descriptor_is_readable_while_there_is_something_to_receive)
   CHECK(message.size_bytes == strlen("from afar") && !memcmp(message.data, "from afar", message.size_bytes));
   busq_peer_release(b, &message);
   ends_well(pid);
-  part();
   munmap(m, sizeof *m);
 }
 
@@ -409,7 +399,6 @@ TEST(test_anybody_killed_at_any_time_leaves_nothing_behind)
   for (uint32_t i = 0; i < N_MORTALS; i++)
     murder(pids[i]);
   nothing_is_left(N_MORTALS + 1);
-  part();
 }
 
 typedef struct {
@@ -451,5 +440,4 @@ TEST(test_a_child_forked_while_a_thread_has_a_pin_in_hand_does_not_wait_for_it)
     ends_well(in_a_child(drop_in_the_child, &work));
   __atomic_store_n(&work.is_over, 1, __ATOMIC_RELEASE);
   pthread_join(thread, NULL);
-  part();
 }

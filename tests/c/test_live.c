@@ -19,12 +19,8 @@ static uint64_t shuffle_ns;
 
 static void assemble(const char *order, uint32_t capacity)
 {
-  meet(1, 1, 4096); /* finds a place; the bus of this test is another */
-  CHECK(busq_bus_unlink(company_directory, "bus") == BUSQ_OK);
-  busq_bus_free(company_bus);
-  const busq_config config = {
-      .peers = MEMBERS, .capacity = capacity, .arena_bytes = 65536, .permissions = 0600, .order = order};
-  CHECK(busq_bus_create(company_directory, "bus", &config, &company_bus) == BUSQ_OK);
+  company_order = order;
+  meet(MEMBERS, capacity, 65536);
   const char *const names[MEMBERS] = {"a", "b", "c"};
   const busq_live_options options = {.shuffle_ns = shuffle_ns, .shuffle_seed = 7};
   memset(members, 0, sizeof members);
@@ -39,8 +35,7 @@ static void dissolve(void)
 {
   for (uint32_t i = 0; i < MEMBERS; i++)
     busq_live_free(members[i].live);
-  busq_bus_free(company_bus);
-  CHECK(busq_bus_unlink(company_directory, "bus") == BUSQ_OK);
+  part();
 }
 
 static int send_to_all(member *from, const char *text)
@@ -207,10 +202,8 @@ TEST(test_closing_in_the_middle_ends_every_call)
 
 TEST(test_packets_that_are_none_are_counted_and_passed_over)
 {
-  assemble("skeen", 16);
-  dissolve();
-  const busq_config config = {.peers = 2, .capacity = 16, .arena_bytes = 65536, .permissions = 0600, .order = "skeen"};
-  CHECK(busq_bus_create(company_directory, "bus", &config, &company_bus) == BUSQ_OK);
+  company_order = "skeen";
+  meet(2, 16, 65536);
   busq_live *live;
   busq_peer *stranger;
   uint64_t target;
@@ -235,6 +228,4 @@ TEST(test_packets_that_are_none_are_counted_and_passed_over)
   while (facts.malformed < n_sent);
   busq_live_free(live);
   busq_peer_free(stranger);
-  busq_bus_free(company_bus);
-  CHECK(busq_bus_unlink(company_directory, "bus") == BUSQ_OK);
 }

@@ -16,7 +16,6 @@ TEST(test_a_message_to_one_peer_arrives_there_and_nowhere_else)
   hears(bob, "m1 m2");
   hears(alice, "");
   hears(carol, "");
-  part();
 }
 
 TEST(test_a_multicast_reaches_every_receiver_once)
@@ -31,7 +30,6 @@ TEST(test_a_multicast_reaches_every_receiver_once)
   hears(alice, "m2");
   hears(dan, "m2");
   hears(bob, "");
-  part();
 }
 
 /* Two senders, two receivers, all clocks different, receivers named in opposite orders. */
@@ -53,7 +51,6 @@ TEST(test_two_senders_two_receivers_in_crossed_orders)
   said(a, "y x", "from-a");
   hears(y, "from-b from-a");
   hears(x, "from-b from-a");
-  part();
 }
 
 TEST(test_messages_of_one_sender_arrive_in_the_order_of_sending)
@@ -67,7 +64,6 @@ TEST(test_messages_of_one_sender_arrive_in_the_order_of_sending)
   said(a, "b", "5");
   hears(b, "1 2 4 5");
   hears(c, "2 3 4");
-  part();
 }
 
 /* The news overtakes on its way outside the bus, yet not on the bus. */
@@ -81,7 +77,6 @@ TEST(test_an_effect_comes_after_its_cause_even_through_a_side_channel)
     said(d, "c", "effect"); /* d learned it from b, but not through the bus */
     hears(c, "cause effect");
   }
-  part();
 }
 
 TEST(test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_order)
@@ -94,7 +89,6 @@ TEST(test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_order)
   hears(c, "2");
   said(c, "d", "3");
   hears(d, "1 2 3");
-  part();
 }
 
 /* ---- what is refused, is refused before any peer got anything ---- */
@@ -118,7 +112,6 @@ TEST(test_one_bad_receiver_and_nobody_gets_the_message)
   hears(b, "");
   said(a, "b", "y");
   hears(b, "y");
-  part();
 }
 
 TEST(test_a_full_receiver_and_nobody_gets_the_message)
@@ -145,7 +138,6 @@ TEST(test_a_full_receiver_and_nobody_gets_the_message)
   said(a, "b c", "y");
   hears(b, "y");
   hears(c, "y");
-  part();
 }
 
 TEST(test_what_can_never_fit_is_too_large)
@@ -164,7 +156,6 @@ TEST(test_what_can_never_fit_is_too_large)
   CHECK(memcmp(message.data, large, 65536) == 0);
   busq_peer_release(a, &message);
   free(large);
-  part();
 }
 
 TEST(test_messages_of_no_bytes_are_messages)
@@ -178,7 +169,6 @@ TEST(test_messages_of_no_bytes_are_messages)
   busq_peer_release(b, &message);
   hears(a, "");
   CHECK_EQUAL(take_now(a, &message), BUSQ_EMPTY);
-  part();
 }
 
 TEST(test_all_sizes_arrive_intact)
@@ -204,7 +194,6 @@ TEST(test_all_sizes_arrive_intact)
     }
   }
   free(bytes);
-  part();
 }
 
 /* ---- lost proposals ---- */
@@ -226,7 +215,6 @@ TEST(test_lost_proposals_change_nothing_but_the_way)
   CHECK_EQUAL(busq_bus_examine_peer(company_bus, 0, &facts), BUSQ_OK);
   CHECK_EQUAL(facts.sent, 3);
   CHECK_EQUAL(facts.late, 2);
-  part();
   CHECK(unsetenv("BUSQ_STALE_PROPOSALS") == 0);
 }
 
@@ -395,6 +383,5 @@ TEST(test_all_receivers_or_none_when_senders_are_killed_at_any_time)
   office_is_fifo(office, life);
   printf("    %" PRIu64 " lives of %d senders, %" PRIu64 " deliveries\n", life, N_SENDERS, n_deliveries);
   CHECK(n_deliveries > 0);
-  part();
   munmap(office, sizeof *office);
 }

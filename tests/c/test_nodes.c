@@ -20,7 +20,6 @@ TEST(test_a_handle_that_came_twice_is_released_twice)
   CHECK(!busq_peer_handle_is_held(bob, node));
   busq_peer_handle_release(bob, node);
   hears_all(alice, "released@0");
-  part();
 }
 
 TEST(test_a_grant_that_was_not_taken_keeps_it)
@@ -36,7 +35,6 @@ TEST(test_a_grant_that_was_not_taken_keeps_it)
   hears_all(bob, "mine+1");
   busq_peer_handle_release(bob, node);
   hears_all(alice, "released@0");
-  part();
 }
 
 TEST(test_a_message_that_was_given_back_keeps_it)
@@ -57,7 +55,6 @@ TEST(test_a_message_that_was_given_back_keeps_it)
   busq_peer_handle_release(bob, node);
   hears_all(alice, "released@0");
   hears_all(alice, "");
-  part();
 }
 
 TEST(test_a_message_that_was_given_back_does_not_stand_for_another)
@@ -77,7 +74,6 @@ TEST(test_a_message_that_was_given_back_does_not_stand_for_another)
   hears_all(bob, "y+1");
   busq_peer_handle_release(bob, node);
   hears_all(alice, "released@0");
-  part();
 }
 
 TEST(test_others_get_what_a_dead_node_misses)
@@ -106,7 +102,6 @@ TEST(test_others_get_what_a_dead_node_misses)
   CHECK_EQUAL(sent, 1);
   hears_all(alice, "destroyed@1 by name");
   hears_all(bob, "destroyed@0 destroyed@1");
-  part();
 }
 
 TEST(test_entries_are_used_again_when_everybody_was_told)
@@ -131,5 +126,4 @@ TEST(test_entries_are_used_again_when_everybody_was_told)
     }
   }
   company_nodes = 4;
-  part();
 }

@@ -200,7 +200,6 @@ TEST(test_all_who_wait_are_told_of_room)
   leave(bob);
   leave(carol);
   leave(dave);
-  part();
 }
 
 /* Its byte is drained by a thread of the same process that receives, and by a peer that listens for messages. */
@@ -225,7 +224,6 @@ TEST(test_who_receives_meanwhile_swallows_nothing)
   CHECK_EQUAL(asks(ann, "bob", false), BUSQ_OK);
   leave(ann);
   leave(bob);
-  part();
 }
 
 /* Messages that are not received keep no peer awake that waits for room. */
@@ -248,7 +246,6 @@ TEST(test_room_alone)
   hears(ann, "x y");
   leave(ann);
   leave(bob);
-  part();
 }
 
 TEST(test_who_waits_is_told_of_memory)
@@ -265,7 +262,6 @@ TEST(test_who_waits_is_told_of_memory)
   CHECK_EQUAL(asks(ann, "bob", true), BUSQ_OK);
   leave(ann);
   leave(bob);
-  part();
 }
 
 /* A reader that was stopped between its claim and its byte writes to the peer that has the slot by then. */
@@ -284,7 +280,6 @@ TEST(test_a_late_byte_is_a_false_alarm)
   CHECK(is_readable(ann));
   leave(ann);
   leave(bob);
-  part();
 }
 
 /* A waiting sender learns of the reader's end as of room. */
@@ -300,7 +295,6 @@ TEST(test_who_waits_is_told_when_its_reader_leaves)
   listens(ann, BUSQ_LISTEN_NOT);
   CHECK_EQUAL(asks(ann, "bob", false), BUSQ_PEER_DEAD);
   leave(ann);
-  part();
 }
 
 TEST(test_who_waits_is_told_of_the_end)
@@ -315,7 +309,6 @@ TEST(test_who_waits_is_told_of_the_end)
   CHECK_EQUAL(asks(ann, "bob", false), BUSQ_SHUTDOWN);
   leave(ann);
   leave(bob);
-  part();
 }
 
 TEST(test_who_waits_is_told_by_one_that_dies_at_any_step)

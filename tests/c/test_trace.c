@@ -222,7 +222,6 @@ TEST(test_sends_and_deliveries_become_rows)
   CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>0>1 T0.2 T0.2 D0.2 D1.1");
   CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 S1.1>0");
   end(recorder);
-  part();
 }
 
 TEST(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such)
@@ -249,7 +248,6 @@ TEST(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_a
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "S0.1>1");
   end(recorder);
-  part();
 }
 
 TEST(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care)
@@ -265,7 +263,6 @@ TEST(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care)
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).dropped, 2 + 300 - 256);
   end(recorder);
-  part();
 }
 
 TEST(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed)
@@ -292,7 +289,6 @@ TEST(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed)
   CHECK_TEXT(told(recorder, 0), "G1 S0.3>0 D0.1 D0.2 D0.3");
   CHECK_EQUAL(facts_of(recorder).lost, 1);
   end(recorder);
-  part();
 }
 
 TEST(test_lives_come_in_turn_in_whichever_slots_they_are)
@@ -312,7 +308,6 @@ TEST(test_lives_come_in_turn_in_whichever_slots_they_are)
   CHECK_TEXT(told(recorder, 0), "J S0.1>0>1 T0.1 T0.1 D0.1 Q J D1.1 Q J S0.2>0>1 T0.2 T0.2 D0.2 Q J D1.2 Q");
   CHECK_TEXT(told(recorder, 1), "J D0.1 Q J S1.1>1>0 T1.1 T1.1 D1.1 Q J D0.2 Q J S1.2>1>0 T1.2 T1.2 D1.2 Q");
   end(recorder);
-  part();
 }
 
 TEST(test_a_recorder_that_goes_on_knows_whose_events_were_left)
@@ -344,7 +339,6 @@ TEST(test_a_recorder_that_goes_on_knows_whose_events_were_left)
   settle(recorder);
   CHECK_TEXT(told(recorder, 1), "S1.2>1 Q");
   end(recorder);
-  part();
 }
 
 TEST(test_a_bus_has_one_recorder_at_a_time)
@@ -355,7 +349,6 @@ TEST(test_a_bus_has_one_recorder_at_a_time)
   CHECK_EQUAL(busq_recorder_open(company_bus, 0, &other), BUSQ_EXISTS);
   end(recorder);
   CHECK_EQUAL(busq_recorder_open(company_bus, 100, &other), BUSQ_INVALID);
-  part();
 }
 
 TEST(test_a_peer_that_comes_back_goes_on_with_its_numbers)
@@ -373,7 +366,6 @@ TEST(test_a_peer_that_comes_back_goes_on_with_its_numbers)
   CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>1 Q J S0.3>1");
   CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 D0.3");
   end(recorder);
-  part();
 }
 
 static busq_trace_ring ring_of(const busq_rings *rings, const busq_peer *peer)
@@ -405,7 +397,6 @@ TEST(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count
   CHECK_EQUAL(facts_of(recorder).dropped, 5);
   busq_rings_close(&rings);
   end(recorder);
-  part();
 }
 
 TEST(test_thousands_of_millions_may_be_dropped_between_two_events)
@@ -423,7 +414,6 @@ TEST(test_thousands_of_millions_may_be_dropped_between_two_events)
   CHECK_EQUAL(facts_of(recorder).dropped, UINT64_C(3000000000));
   busq_rings_close(&rings);
   end(recorder);
-  part();
 }
 
 /* 64 short lives fill the ring of a slot to the last place; the next life finds no room for its name. */
@@ -454,7 +444,6 @@ TEST(test_what_happens_before_a_join_found_room_counts_as_dropped)
   CHECK_EQUAL(facts_of(recorder).dropped, 10);
   CHECK_TEXT(told(recorder, facts_of(recorder).processes - 1), "G10 D0.75");
   end(recorder);
-  part();
 }
 
 /* A's last events find no room, and B gets its slot. */
@@ -482,7 +471,6 @@ TEST(test_what_was_dropped_is_told_of_who_dropped_it)
   CHECK_TEXT(told(recorder, 2), "J D0.8");
   CHECK_EQUAL(facts_of(recorder).dropped, 8);
   end(recorder);
-  part();
 }
 
 /* The first recorder took A's join, and was killed before it noted that in the ring. */
@@ -500,7 +488,6 @@ TEST(test_the_first_event_that_a_successor_takes_may_be_a_send)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "G2 S0.1>0 D0.1");
   end(recorder);
-  part();
 }
 
 /* At the end one thread of A has reserved a record and is held up, and another has written three behind it. */
@@ -526,7 +513,6 @@ TEST(test_what_stands_behind_a_hole_at_the_end_is_a_gap)
   CHECK_EQUAL(facts_of(recorder).dropped, 4);
   busq_rings_close(&rings);
   busq_recorder_free(recorder);
-  part();
 }
 
 /* The recorder is killed while A's ring is full, and its file is removed: that ring stays full for ever. */
@@ -550,7 +536,6 @@ TEST(test_a_ring_of_a_recording_that_has_ended_stops_nobody)
   CHECK_EQUAL(facts_of(recorder).events, 1 + 100);
   CHECK_EQUAL(facts_of(recorder).dropped, 0);
   end(recorder);
-  part();
 }
 
 static void *wait_for_room(void *a)
@@ -594,7 +579,6 @@ TEST(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end)
   CHECK_TEXT(told(recorder, 0), "S0.1>0 D0.1 B0.2 S0.2>1");
   CHECK_EQUAL(facts_of(recorder).dropped, 0);
   end(recorder);
-  part();
 }
 
 /* B's queue is full, and so is A's ring. */
@@ -620,7 +604,6 @@ TEST(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped)
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).dropped, 300 - 256);
   end(recorder);
-  part();
 }
 
 static void child_dies_between(bool is_begun)
@@ -668,7 +651,6 @@ TEST(test_what_a_dead_writer_has_not_written_is_a_gap)
   CHECK_TEXT(told(recorder, 1), "J S1.1>0 G1");
   CHECK_EQUAL(facts_of(recorder).gaps, 1);
   end(recorder);
-  part();
 }
 
 TEST(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort)
@@ -682,7 +664,6 @@ TEST(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort)
     settle(recorder);
   CHECK_TEXT(told(recorder, 1), "J S1.1>0 A1.2");
   end(recorder);
-  part();
 }
 
 /* Whatever stands in the rings: an error, or rows, and never a step outside (with a sanitizer: seen). */
@@ -715,7 +696,6 @@ static void damage_rings(uint64_t seed)
     said(b, "a", "still works");
     busq_rings_close(&rings);
     end(recorder);
-    part();
   }
 }
 
@@ -769,7 +749,6 @@ TEST(test_a_group_that_is_given_a_name_has_none_until_then)
   CHECK_EQUAL(group, 0);
   CHECK_EQUAL(base, view - 1);
   end(recorder);
-  part();
 }
 
 /* Enters, and leaves again: the number of the first view. */
@@ -795,5 +774,4 @@ TEST(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before)
   CHECK_EQUAL(group_of(recorder, last), 2);
   CHECK_EQUAL(group_of(recorder, others + 1), 1); /* there is no other one between */
   end(recorder);
-  part();
 }

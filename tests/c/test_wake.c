@@ -130,7 +130,6 @@ TEST(test_a_thread_that_leaves_with_a_message_lets_its_siblings_be_woken)
   }
   CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
   end_all(threads, THREADS);
-  part();
 }
 
 static void *receive_for_good(void *argument)
@@ -175,7 +174,6 @@ TEST(test_a_thread_that_leaves_at_its_timeout_lets_its_siblings_be_woken)
   end_all(impatient, HALF);
   CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
   end_all(patient, HALF);
-  part();
 }
 
 TEST(test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left)
@@ -195,7 +193,6 @@ TEST(test_what_a_peer_waits_for_is_told_until_its_last_thread_has_left)
   tell(&n_rounds);
   CHECK_EQUAL(busq_bus_shutdown(company_bus), BUSQ_OK);
   end_all(threads, 2);
-  part();
 }
 
 /* ---- sending ---- */
@@ -269,7 +266,6 @@ TEST(test_a_multicast_that_finds_one_queue_full_after_the_other_is_woken_by_each
   receiver = c; /* of one message: the next one may be there at once */
   CHECK(receive_one(0));
   end_all(&thread, 1);
-  part();
 }
 
 /* Takes memory out of what is common until no more is there; all of it comes back to its hands, and stays there. */
@@ -303,7 +299,6 @@ TEST(test_memory_that_another_peer_gives_back_wakes_who_waits_for_it)
     else
       CHECK_EQUAL(take_now(rich, &message), BUSQ_EMPTY);
     end_all(&thread, 1);
-    part();
   }
 }
 
@@ -348,7 +343,6 @@ TEST(test_who_waited_long_does_not_yield_until_it_has_waited_shortly)
   CHECK_EQUAL(busq_peer_wait(reader, LONG_NS), BUSQ_EMPTY);
   CHECK(n_yields > 0);
   has_slices = false;
-  part();
 }
 
 /* A wait for a message that does not come; returns whether it yielded. */
@@ -396,7 +390,6 @@ TEST(test_a_yield_that_came_out_dear_lets_the_next_waits_sleep_at_once)
   busq_pacing_learn_from_yield(reader, dear, TIMES * YIELD_NS, 0);
   CHECK(yields(reader));
   has_slices = false;
-  part();
 }
 
 /* A send to a queue that stays full; returns whether it yielded. */
@@ -427,7 +420,6 @@ TEST(test_a_yield_that_came_out_dear_lets_the_next_waits_for_room_sleep_at_once)
     CHECK(!yields_for_room(sender, reader));
   CHECK(yields_for_room(sender, reader));
   has_slices = false;
-  part();
 }
 
 TEST(test_who_is_told_how_long_to_yield_always_does)
@@ -443,7 +435,6 @@ TEST(test_who_is_told_how_long_to_yield_always_does)
     CHECK(n_yields > 0);
   }
   has_slices = false;
-  part();
 }
 
 /* ---- latches ---- */
@@ -468,5 +459,4 @@ TEST(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside)
   end_all(&thread, 1);
   busq_recorder_stop(recorder);
   busq_recorder_free(recorder);
-  part();
 }

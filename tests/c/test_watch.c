@@ -81,7 +81,6 @@ TEST(test_each_coming_and_going_is_told_once)
   CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_OK);
   CHECK_TEXT(takes_all(alice), "+b-+c");
   CHECK_TEXT(takes_all(carol), "+-+");
-  part();
 }
 
 TEST(test_a_watcher_without_room_holds_up_no_other)
@@ -94,7 +93,6 @@ TEST(test_a_watcher_without_room_holds_up_no_other)
   bob = join("bob");
   CHECK_EQUAL(sends(bob, carol, "c"), BUSQ_OK);
   CHECK_TEXT(takes_all(carol), "+-+c");
-  part();
 }
 
 /* There is room for one: for "left", which goes first, then for "joined", and then for a message. */
@@ -115,7 +113,6 @@ TEST(test_nothing_of_the_next_one_comes_before_the_notices)
   CHECK_TEXT(takes_all(alice), "xxxxxxxxxxxxx-+b");
   CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_OK);
   CHECK_TEXT(takes_all(alice), "c");
-  part();
 }
 
 /* It has the target of the one before. */
@@ -138,7 +135,6 @@ TEST(test_nothing_of_one_that_is_resumed_comes_before_the_notices)
   CHECK_EQUAL(busq_peer_close(bob), BUSQ_OK);
   busq_peer_free(bob);
   CHECK_TEXT(takes_all(alice), "-");
-  part();
 }
 
 TEST(test_a_multicast_waits_for_the_notice_of_one_receiver)
@@ -154,7 +150,6 @@ TEST(test_a_multicast_waits_for_the_notice_of_one_receiver)
   CHECK_EQUAL(busq_peer_send(bob, both, 2, "b", 1, 0), BUSQ_OK);
   CHECK_TEXT(takes_all(carol), "+b");
   CHECK_TEXT(takes_all(alice), "xxxxxxxxxxxxxx+b");
-  part();
 }
 
 TEST(test_one_that_went_before_there_was_room_is_not_told_of)
@@ -166,7 +161,6 @@ TEST(test_one_that_went_before_there_was_room_is_not_told_of)
   CHECK_EQUAL((int)strlen(takes_all(alice)), CAPACITY);
   leave(join("bob"));
   CHECK_TEXT(takes_all(alice), "+-");
-  part();
 }
 
 TEST(test_a_peer_that_watches_again_begins_anew)
@@ -184,7 +178,6 @@ TEST(test_a_peer_that_watches_again_begins_anew)
   CHECK_TEXT(takes_all(alice), "");
   join("bob");
   CHECK_TEXT(takes_all(alice), "+");
-  part();
 }
 
 TEST(test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones)
@@ -196,5 +189,4 @@ TEST(test_what_the_last_peer_of_a_slot_was_told_is_not_the_next_ones)
   alice = join("another");
   watches(alice);
   CHECK_TEXT(takes_all(alice), "+");
-  part();
 }

@@ -24,7 +24,7 @@
 typedef struct {
   const char *name;
   const char *victim;    /* from the "!" on, its accesses are counted */
-  const char *receivers; /* of what the victim sends: the ones that "send" sends to afterwards */
+  const char *receivers; /* of what the victim sends: the ones that "send" sends to afterwards; NULL: carol */
   const char *bob;       /* what they do before the cue */
   const char *carol;
   const char *meanwhile; /* what bob does while the victim acts */
@@ -379,7 +379,8 @@ static void scene_operation(mortal_state state)
     (void)answer(ROLE_BOB);
   if (op_is_asleep(op))
     return;
-  for (const char *at = run->scene->receivers; !op->script && word_next(&at, name, sizeof name);) {
+  const char *receivers = run->scene->receivers ? run->scene->receivers : "carol";
+  for (const char *at = receivers; !op->script && word_next(&at, name, sizeof name);) {
     strcat(script, "send ");
     strcat(script, name);
     strcat(script, "; ");

@@ -54,7 +54,7 @@ typedef struct {
   const char *name;
   explore_part parts[BUSQ_EXPLORE_ACTORS_MAX]; /* up to one without a script */
   uint64_t clocks[EXPLORE_PEERS_MAX];          /* at least this high to begin with */
-  uint32_t peers;       /* 0: four */
+  uint32_t peers;       /* up to the highest that the parts name; set with the stage */
   uint32_t capacity;    /* 0: four */
   uint32_t patience;    /* how often each receiver may lose it while others could go on */
   uint32_t preemptions; /* at most so many changes from an actor that could have gone on; 0: no limit */
@@ -812,10 +812,25 @@ static bool explore_receives(const explore_actor *actor)
   return false;
 }
 
+static uint32_t explore_peers_named(void)
+{
+  uint32_t named = 0; /* a bit each */
+  for (uint32_t i = 0; i < explore_n_actors; i++) {
+    const explore_actor *actor = &explore_actors[i];
+    named |= 1u << actor->peer;
+    for (const explore_op *op = actor->ops; op < actor->ops + actor->n_ops; op++) {
+      named |= 1u << op->at;
+      for (uint32_t t = 0; t < op->n_targets; t++)
+        named |= op->slots[t] == EXPLORE_GROUP ? 0 : 1u << op->slots[t];
+    }
+  }
+  return 32 - (uint32_t)__builtin_clz(named);
+}
+
 static void explore_set_stage(const explore_scenario *scene)
 {
   explore_scene_now = *scene;
-  explore_scene_now.peers = scene->peers ? scene->peers : 4;
+  explore_scene_now.peers = explore_peers_named();
   explore_scene_now.capacity = scene->capacity ? scene->capacity : 4;
   scene = explore_scene;
   if (scene->is_stale)

@@ -24,6 +24,7 @@
 
 static const char *check_test = "before the first test";
 static void (*check_on_timeout)(void); /* async-signal-safe */
+static void (*check_after)(void);      /* a test that held */
 
 __attribute__((noreturn, format(printf, 3, 4), unused)) static void check_fail(const char *file, int line,
                                                                                const char *format, ...)
@@ -74,6 +75,8 @@ static inline void check_run(const char *name, void (*run)(void))
 {
   check_test = name;
   run();
+  if (check_after)
+    check_after();
   printf("ok  %s\n", check_spaced(name));
   fflush(stdout);
 }

@@ -4,11 +4,11 @@
 /*
  * A bus and its company, so that tests read as transcripts:
  *
- *      meet(4, 8, 4096);                                a bus for 4 peers
+ *      meet(4, 8, 4096);                                a bus for 4 peers, after the last one
  *      busq_peer *bob = join("bob");
  *      said(alice, "bob carol", "hello");               a multicast; must succeed
  *      hears(bob, "hello");                             all that bob can receive now, in order, separated by spaces
- *      part();                                          all leave, and the bus is removed
+ *      part();                                          all leave, and the bus is removed; a TEST() ends with it by itself
  *
  * Buses lie in a directory of this process alone, which goes with it, after a failure too.  Child processes are ended
  * with the test that started them.
@@ -64,17 +64,22 @@ static void company_find_place(void)
   check_fail(__FILE__, __LINE__, "no place for a bus: %s", strerror(errno));
 }
 
-static uint32_t company_nodes; /* of each peer, of the bus that is made next */
+static uint32_t company_nodes;    /* of each peer, of the bus that is made next */
+static const char *company_order; /* of that; NULL: bus1 */
+
+static void part(void);
 
 __attribute__((unused)) static busq_bus *meet(uint32_t peers, uint32_t capacity, uint64_t arena_bytes)
 {
   if (!company_pid)
     company_find_place();
+  part();
   const busq_config config = {.peers = peers, .capacity = capacity, .arena_bytes = arena_bytes, .permissions = 0600,
-                              .groups = company_groups, .nodes = company_nodes};
+                              .groups = company_groups, .nodes = company_nodes, .order = company_order};
   const int result = busq_bus_create(company_directory, "bus", &config, &company_bus);
   if (result != BUSQ_OK)
     check_fail(__FILE__, __LINE__, "can't create a bus: %s", busq_error_text());
+  check_after = part;
   return company_bus;
 }
 
@@ -117,6 +122,8 @@ __attribute__((unused)) static void leave(busq_peer *peer)
 
 __attribute__((unused)) static void part(void)
 {
+  if (!company_bus)
+    return;
   for (unsigned i = 0; i < COMPANY_PEERS_MAX; i++)
     if (company_peers[i])
       leave(company_peers[i]);
