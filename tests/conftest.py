@@ -7,6 +7,7 @@ import contextlib
 import faulthandler
 import fcntl
 import functools
+import gc
 import itertools
 import math
 import os
@@ -72,6 +73,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     }
     config.hook.pytest_deselected(items=[*left_out])
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Take what was collected for what stays: looking for garbage among thousands of tests takes as long as running
+    them, and many a test has it looked for.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
