@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import faulthandler
 import fcntl
 import functools
 import gc
+import inspect
 import itertools
 import math
 import os
@@ -22,7 +24,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +205,52 @@ def seed() -> int:
     value = int(chosen) if chosen else random.SystemRandom().getrandbits(32)
     print(f"seed: BUSQ_TEST_SEED={value}")
     return value
+
+
+# ---- event loops ----
+
+Run = Callable[[Callable[[], Awaitable[Any]]], Any]
+
+
+def run_asyncio(main: Callable[[], Awaitable[Any]]) -> Any:
+    return asyncio.run(main(), debug=False)  # type: ignore[arg-type]
+
+
+def run_uvloop(main: Callable[[], Awaitable[Any]]) -> Any:
+    uvloop = pytest.importorskip("uvloop")
+    loop = uvloop.new_event_loop()
+    try:
+        return loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def run_trio(main: Callable[[], Awaitable[Any]]) -> Any:
+    pytest.importorskip("anyio")
+    return pytest.importorskip("trio").run(main)
+
+
+@pytest.fixture(params=[run_asyncio, run_uvloop, run_trio], ids=["asyncio", "uvloop", "trio"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Every event loop that is installed; an `async def test_` that takes it is run by it."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture(params=[run_asyncio, run_uvloop], ids=["asyncio", "uvloop"])
+def run_tasks(request: pytest.FixtureRequest) -> Run:
+    """Every event loop that has asyncio's tasks."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in the event loop of its fixture, or in asyncio's."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    runner = arguments.get("run") or arguments.get("run_tasks") or run_asyncio
+    runner(functools.partial(pyfuncitem.obj, **arguments))
+    return True
 
 
 # ---- processes ----

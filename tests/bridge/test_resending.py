@@ -118,19 +118,15 @@ def test_a_durable_peer_that_resumes_gets_its_replies(make: Make) -> None:
 
 
 @pytest.mark.parametrize("make", [1 << 20], indirect=True)
-def test_views_that_fill_the_memory_are_taken_away(make: Make) -> None:
+async def test_views_that_fill_the_memory_are_taken_away(make: Make) -> None:
     here = make()
     groups = {"prices": Group(2, (Member("m2", "b" * 100_000, 5, 7),))}
     written = write_view(groups, Change("prices", groups["prices"].members, (), False), "m1")
     view = Item(wide_protocol.VIEW, 0, 0, "", "prices", 1, wide_protocol.whole_body(written))
-
-    async def main() -> None:
-        for place in range(1, 20):
-            tail = Tail(place, 0, 0, 0, 1, wide_protocol.VIEW, False, False, bytes(16), "m1")
-            assert [n async for n in here.resend(view, (0, 1), tail, [here.cursor.name, here.views.name])] == [1]
-            await here.note_progress(tail._replace(what=wide_protocol.PROGRESS), write_groups(groups))
-
-    asyncio.run(main())
+    for place in range(1, 20):
+        tail = Tail(place, 0, 0, 0, 1, wide_protocol.VIEW, False, False, bytes(16), "m1")
+        assert [n async for n in here.resend(view, (0, 1), tail, [here.cursor.name, here.views.name])] == [1]
+        await here.note_progress(tail._replace(what=wide_protocol.PROGRESS), write_groups(groups))
 
 
 def test_a_bus_keeps_its_machine_s_name(make: Make) -> None:

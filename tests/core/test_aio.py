@@ -22,41 +22,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, Child, fresh_python
+from conftest import PATIENCE_S, Child, Run, fresh_python, run_asyncio, run_uvloop
 
 import busq
 from busq import aio
 
 Fork = Callable[..., Child]
-Run = Callable[[Callable[[], Awaitable[Any]]], Any]
-
-
-def run_asyncio(main: Callable[[], Awaitable[Any]]) -> Any:
-    return asyncio.run(main(), debug=False)  # type: ignore[arg-type]
-
-
-def run_uvloop(main: Callable[[], Awaitable[Any]]) -> Any:
-    uvloop = pytest.importorskip("uvloop")
-    loop = uvloop.new_event_loop()
-    try:
-        return loop.run_until_complete(main())
-    finally:
-        loop.close()
-
-
-def run_trio(main: Callable[[], Awaitable[Any]]) -> Any:
-    pytest.importorskip("anyio")
-    return pytest.importorskip("trio").run(main)
-
-
-@pytest.fixture(params=[run_asyncio, run_uvloop, run_trio], ids=["asyncio", "uvloop", "trio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return request.param  # type: ignore[no-any-return]
-
-
-@pytest.fixture(params=[run_asyncio, run_uvloop], ids=["asyncio", "uvloop"])
-def run_tasks(request: pytest.FixtureRequest) -> Run:
-    return request.param  # type: ignore[no-any-return]
 
 
 @contextlib.asynccontextmanager
@@ -75,363 +46,306 @@ async def a_moment(seconds: float = 0.02) -> None:
 # ---- a transcript, in every loop ----
 
 
-def test_a_conversation(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            assert (ann.name, ann.bus, repr(ann)) == ("ann", bus, f"<aio.Peer 'ann' of bus {bus.name!r}>")
-            await ann.send("bob", b"1")
-            assert (await bob.recv()).data == b"1"
-            await ann.send(["ann", "bob"], bytearray(b"2"))
-            assert (await ann.recv(timeout=5)).data == (await bob.recv(0)).data == b"2"
-            assert await ann.send_many([("bob", b"3"), (("bob",), b"4"), ("bob", b"5")]) == 3
-            assert [message.data for message in await bob.recv_many(2)] == [b"3", b"4"]
-            assert [message.data for message in await bob.recv_many(2)] == [b"5"]
-            await ann.send("bob", b"6")
-            message = await bob.recv(ack=True)
-            message.ack()
-            with pytest.raises(busq.Empty):
-                await bob.recv(timeout=0)
-            with pytest.raises(busq.Empty):
-                await bob.recv_many(1, 0.01)
-            await ann.send("bob", b"last")
-            bus.shutdown()
-            assert [message.data async for message in bob] == [b"last"]
-            with pytest.raises(busq.ShutDown) as caught:
-                await ann.send("bob", b"too late")
-            assert caught.value.sent == 0  # type: ignore[attr-defined]
-
-    run(main)
+async def test_a_conversation(bus: busq.Bus, run: Run) -> None:
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        assert (ann.name, ann.bus, repr(ann)) == ("ann", bus, f"<aio.Peer 'ann' of bus {bus.name!r}>")
+        await ann.send("bob", b"1")
+        assert (await bob.recv()).data == b"1"
+        await ann.send(["ann", "bob"], bytearray(b"2"))
+        assert (await ann.recv(timeout=5)).data == (await bob.recv(0)).data == b"2"
+        assert await ann.send_many([("bob", b"3"), (("bob",), b"4"), ("bob", b"5")]) == 3
+        assert [message.data for message in await bob.recv_many(2)] == [b"3", b"4"]
+        assert [message.data for message in await bob.recv_many(2)] == [b"5"]
+        await ann.send("bob", b"6")
+        message = await bob.recv(ack=True)
+        message.ack()
+        with pytest.raises(busq.Empty):
+            await bob.recv(timeout=0)
+        with pytest.raises(busq.Empty):
+            await bob.recv_many(1, 0.01)
+        await ann.send("bob", b"last")
+        bus.shutdown()
+        assert [message.data async for message in bob] == [b"last"]
+        with pytest.raises(busq.ShutDown) as caught:
+            await ann.send("bob", b"too late")
+        assert caught.value.sent == 0  # type: ignore[attr-defined]
 
 
-def test_what_comes_while_it_waits_wakes_it(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        got: list[bytes] = []
+async def test_what_comes_while_it_waits_wakes_it(bus: busq.Bus, run: Run) -> None:
+    got: list[bytes] = []
 
-        async def receive(peer: aio.Peer) -> None:
-            async for message in peer:
-                got.append(message.data)
+    async def receive(peer: aio.Peer) -> None:
+        async for message in peer:
+            got.append(message.data)
 
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            start(receive, bob)
-            for number in range(200):
-                if number % 5 == 0:
-                    await a_moment(0.002)
-                await ann.send("bob", b"%d" % number)
-            while len(got) < 200:
-                await a_moment()
-        assert got == [b"%d" % number for number in range(200)]
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        start(receive, bob)
+        for number in range(200):
+            if number % 5 == 0:
+                await a_moment(0.002)
+            await ann.send("bob", b"%d" % number)
+        while len(got) < 200:
+            await a_moment()
+    assert got == [b"%d" % number for number in range(200)]
 
 
-def test_room_wakes_who_waits_for_it(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_room_wakes_who_waits_for_it(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=3)
+    got: list[bytes] = []
 
-    async def main() -> None:
-        got: list[bytes] = []
+    async def send(peer: aio.Peer, first: int) -> None:
+        for number in range(first, 300, 3):
+            await peer.send("bob", b"%d" % number)
 
-        async def send(peer: aio.Peer, first: int) -> None:
-            for number in range(first, 300, 3):
-                await peer.send("bob", b"%d" % number)
-
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            for first in range(3):
-                start(send, ann, first)
-            while len(got) < 300:
-                if len(got) % 7 == 0:
-                    await a_moment(0.002)
-                got.append((await bob.recv()).data)
-        for first in range(3):  # each task's own messages in order
-            assert [int(one) for one in got if int(one) % 3 == first] == list(range(first, 300, 3))
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        for first in range(3):
+            start(send, ann, first)
+        while len(got) < 300:
+            if len(got) % 7 == 0:
+                await a_moment(0.002)
+            got.append((await bob.recv()).data)
+    for first in range(3):  # each task's own messages in order
+        assert [int(one) for one in got if int(one) % 3 == first] == list(range(first, 300, 3))
 
 
-def test_memory_wakes_who_waits_for_it(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_memory_wakes_who_waits_for_it(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(arena=1 << 16, capacity=64)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        done: list[int] = []
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            done: list[int] = []
-
-            async def send() -> None:
-                for number in range(20):
-                    await ann.send("bob", bytes([number]) * 30_000)
-                    done.append(number)
-
-            start(send)
+        async def send() -> None:
             for number in range(20):
-                if number % 4 == 0:
-                    await a_moment()
-                message = await bob.recv()
-                assert message.data == bytes([number]) * 30_000
-                del message
-            while len(done) < 20:
+                await ann.send("bob", bytes([number]) * 30_000)
+                done.append(number)
+
+        start(send)
+        for number in range(20):
+            if number % 4 == 0:
                 await a_moment()
+            message = await bob.recv()
+            assert message.data == bytes([number]) * 30_000
+            del message
+        while len(done) < 20:
+            await a_moment()
 
-    run(main)
 
-
-def test_timeouts(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_timeouts(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=1)
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            with pytest.raises(busq.Empty):
-                await bob.recv(timeout=0.05)
-            await ann.send("bob", b"1", timeout=0)
-            for timeout in (0, 0.05):
-                with pytest.raises(busq.Full) as caught:
-                    await ann.send("bob", b"2", timeout=timeout)
-                assert caught.value.sent == 0  # type: ignore[attr-defined]
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        with pytest.raises(busq.Empty):
+            await bob.recv(timeout=0.05)
+        await ann.send("bob", b"1", timeout=0)
+        for timeout in (0, 0.05):
             with pytest.raises(busq.Full) as caught:
-                await ann.send_many([("ann", b"x"), ("bob", b"y"), ("bob", b"z")], timeout=0.01)
-            assert caught.value.sent == 1  # type: ignore[attr-defined]
-            assert (await bob.recv()).data == b"1"
-            for wrong in (-1, float("nan")):
-                for call in (bob.recv(wrong), bob.recv_many(1, wrong), ann.send("bob", b"", timeout=wrong)):
-                    with pytest.raises(ValueError, match="timeout"):
-                        await call
+                await ann.send("bob", b"2", timeout=timeout)
+            assert caught.value.sent == 0  # type: ignore[attr-defined]
+        with pytest.raises(busq.Full) as caught:
+            await ann.send_many([("ann", b"x"), ("bob", b"y"), ("bob", b"z")], timeout=0.01)
+        assert caught.value.sent == 1  # type: ignore[attr-defined]
+        assert (await bob.recv()).data == b"1"
+        for wrong in (-1, float("nan")):
+            for call in (bob.recv(wrong), bob.recv_many(1, wrong), ann.send("bob", b"", timeout=wrong)):
+                with pytest.raises(ValueError, match="timeout"):
+                    await call
 
-    run(main)
 
-
-def test_closing_wakes_everybody(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_closing_wakes_everybody(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=1)
+    said: list[str] = []
 
-    async def main() -> None:
-        said: list[str] = []
+    async def expect(call: Awaitable[Any]) -> None:
+        with pytest.raises(busq.ShutDown) as caught:
+            await call
+        said.append(str(caught.value))
 
-        async def expect(call: Awaitable[Any]) -> None:
-            with pytest.raises(busq.ShutDown) as caught:
-                await call
-            said.append(str(caught.value))
+    async def all_of(peer: aio.Peer) -> None:
+        async for _ in peer:
+            raise AssertionError("there is nothing")
+        said.append("the end")
 
-        async def all_of(peer: aio.Peer) -> None:
-            async for _ in peer:
-                raise AssertionError("there is nothing")
-            said.append("the end")
-
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"), together() as start:
-            await ann.send("bob", b"full")
-            for _ in range(3):
-                start(expect, ann.recv())
-                start(expect, ann.send("bob", b"one more"))
-            start(all_of, ann)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"), together() as start:
+        await ann.send("bob", b"full")
+        for _ in range(3):
+            start(expect, ann.recv())
+            start(expect, ann.send("bob", b"one more"))
+        start(all_of, ann)
+        await a_moment()
+        ann.close()
+        while len(said) < 7:
             await a_moment()
-            ann.close()
-            while len(said) < 7:
-                await a_moment()
-            ann.close()
-        assert sorted(said) == ["the end"] + ["this peer was closed"] * 6
-
-    run(main)
+        ann.close()
+    assert sorted(said) == ["the end"] + ["this peer was closed"] * 6
 
 
-def test_shutdown_wakes_everybody(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_shutdown_wakes_everybody(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=1)
+    ended: list[str] = []
 
-    async def main() -> None:
-        ended: list[str] = []
+    async def expect(call: Awaitable[Any], name: str) -> None:
+        with pytest.raises(busq.ShutDown):
+            await call
+        ended.append(name)
 
-        async def expect(call: Awaitable[Any], name: str) -> None:
-            with pytest.raises(busq.ShutDown):
-                await call
-            ended.append(name)
-
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"), together() as start:
-            await ann.send("bob", b"full")
-            start(expect, ann.recv(), "recv")
-            start(expect, ann.send("bob", b"one more"), "send")
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"), together() as start:
+        await ann.send("bob", b"full")
+        start(expect, ann.recv(), "recv")
+        start(expect, ann.send("bob", b"one more"), "send")
+        await a_moment()
+        bus.shutdown()
+        while len(ended) < 2:
             await a_moment()
-            bus.shutdown()
-            while len(ended) < 2:
-                await a_moment()
-
-    run(main)
 
 
 # ---- in whose turn ----
 
 
-def test_first_come_first_served(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        served: list[tuple[int, bytes]] = []
+async def test_first_come_first_served(bus: busq.Bus, run: Run) -> None:
+    served: list[tuple[int, bytes]] = []
 
-        async def receive(peer: aio.Peer, number: int) -> None:
-            served.append((number, (await peer.recv()).data))
+    async def receive(peer: aio.Peer, number: int) -> None:
+        served.append((number, (await peer.recv()).data))
 
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            for number in range(10):
-                start(receive, bob, number)
-                await a_moment(0.001)
-            for number in range(10):
-                await ann.send("bob", b"%d" % number)
-            while len(served) < 10:
-                await a_moment()
-        assert served == [(number, b"%d" % number) for number in range(10)]
-
-    run(main)
-
-
-def test_a_newcomer_does_not_overtake(make_bus: Callable[..., busq.Bus], run: Run) -> None:
-    bus = make_bus(capacity=1)
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            await ann.send("bob", b"0")
-            for number in range(1, 6):
-                start(ann.send, "bob", b"%d" % number)
-                await a_moment(0.005)
-            assert [(await bob.recv()).data for _ in range(6)] == [b"%d" % number for number in range(6)]
-
-    run(main)
-
-
-def test_full_receivers_do_not_keep_others_waiting(make_bus: Callable[..., busq.Bus], run: Run) -> None:
-    bus = make_bus(capacity=1)
-
-    async def main() -> None:
-        joining = aio.join(bus, "ann"), aio.join(bus, "bob"), aio.join(bus, "eve")
-        async with joining[0] as ann, joining[1] as bob, joining[2] as eve, together() as start:
-            await ann.send("bob", b"full")
-            start(ann.send, "bob", b"waits")
-            start(ann.send, ["eve", "bob"], b"waits as well")
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        for number in range(10):
+            start(receive, bob, number)
+            await a_moment(0.001)
+        for number in range(10):
+            await ann.send("bob", b"%d" % number)
+        while len(served) < 10:
             await a_moment()
-            await ann.send("eve", b"at once", timeout=0)
-            assert (await eve.recv()).data == b"at once"
-            assert (await bob.recv()).data == b"full"
-            assert {(await bob.recv()).data for _ in range(2)} == {b"waits", b"waits as well"}
-            assert (await eve.recv()).data == b"waits as well"
-
-    run(main)
+    assert served == [(number, b"%d" % number) for number in range(10)]
 
 
-def test_others_run_while_messages_are_always_there(bus: busq.Bus, run: Run) -> None:
+async def test_a_newcomer_does_not_overtake(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        await ann.send("bob", b"0")
+        for number in range(1, 6):
+            start(ann.send, "bob", b"%d" % number)
+            await a_moment(0.005)
+        assert [(await bob.recv()).data for _ in range(6)] == [b"%d" % number for number in range(6)]
+
+
+async def test_full_receivers_do_not_keep_others_waiting(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+    joining = aio.join(bus, "ann"), aio.join(bus, "bob"), aio.join(bus, "eve")
+    async with joining[0] as ann, joining[1] as bob, joining[2] as eve, together() as start:
+        await ann.send("bob", b"full")
+        start(ann.send, "bob", b"waits")
+        start(ann.send, ["eve", "bob"], b"waits as well")
+        await a_moment()
+        await ann.send("eve", b"at once", timeout=0)
+        assert (await eve.recv()).data == b"at once"
+        assert (await bob.recv()).data == b"full"
+        assert {(await bob.recv()).data for _ in range(2)} == {b"waits", b"waits as well"}
+        assert (await eve.recv()).data == b"waits as well"
+
+
+async def test_others_run_while_messages_are_always_there(bus: busq.Bus, run: Run) -> None:
     """A task that is never out of work lets the ticker run, which would not get on otherwise."""
+    ticks = 0
 
-    async def main() -> None:
-        ticks = 0
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await a_moment(0)
+            ticks += 1
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                await a_moment(0)
-                ticks += 1
-
-        async with aio.join(bus, "ann") as ann, together() as start:
-            start(tick)
-            while ticks < 100:
-                await ann.send("ann", b"x")
-                await ann.recv()
-            before = ticks
-            while ticks < before + 100:
-                await ann.send_many([("ann", b"y")] * 50)
-                assert len(await ann.recv_many(50)) == 50
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, together() as start:
+        start(tick)
+        while ticks < 100:
+            await ann.send("ann", b"x")
+            await ann.recv()
+        before = ticks
+        while ticks < before + 100:
+            await ann.send_many([("ann", b"y")] * 50)
+            assert len(await ann.recv_many(50)) == 50
 
 
-def test_no_thread_waits(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_no_thread_waits(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=1)
     others = set(threading.enumerate())
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            await ann.send("bob", b"full")
-            start(ann.send, "bob", b"waits for room")
-            start(ann.recv)
-            await a_moment(0.05)
-            assert set(threading.enumerate()) <= others
-            await bob.recv()
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        await ann.send("bob", b"full")
+        start(ann.send, "bob", b"waits for room")
+        start(ann.recv)
+        await a_moment(0.05)
+        assert set(threading.enumerate()) <= others
+        await bob.recv()
 
 
 # ---- cancelled ----
 
 
-def test_who_is_cancelled_has_taken_nothing(bus: busq.Bus, run_tasks: Run) -> None:
+async def test_who_is_cancelled_has_taken_nothing(bus: busq.Bus, run_tasks: Run) -> None:
     """Cancelled after the message has come and before the task goes on: the next one gets it."""
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            for number in range(100):
-                turns = number % 5
-                first, second = (asyncio.ensure_future(bob.recv()) for _ in range(2))
-                await asyncio.sleep(0.0005 if number % 2 else 0)
-                await ann.send("bob", b"%d" % number)
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                if first.cancel():
-                    with pytest.raises(asyncio.CancelledError):
-                        await first
-                    assert (await second).data == b"%d" % number
-                else:
-                    assert (await first).data == b"%d" % number
-                    second.cancel()
-                    await asyncio.wait([second])
-
-    run_tasks(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        for number in range(100):
+            turns = number % 5
+            first, second = (asyncio.ensure_future(bob.recv()) for _ in range(2))
+            await asyncio.sleep(0.0005 if number % 2 else 0)
+            await ann.send("bob", b"%d" % number)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if first.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await first
+                assert (await second).data == b"%d" % number
+            else:
+                assert (await first).data == b"%d" % number
+                second.cancel()
+                await asyncio.wait([second])
 
 
-def test_a_cancelled_send_says_so(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+async def test_a_cancelled_send_says_so(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
     bus = make_bus(capacity=2)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        seen: list[int] = []
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            seen: list[int] = []
+        async def send() -> None:
+            try:
+                await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
+            except asyncio.CancelledError as error:
+                seen.append(error.sent)  # type: ignore[attr-defined]
+                raise
 
-            async def send() -> None:
-                try:
-                    await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
-                except asyncio.CancelledError as error:
-                    seen.append(error.sent)  # type: ignore[attr-defined]
-                    raise
-
-            sending = asyncio.ensure_future(send())
-            await asyncio.sleep(0.01)
-            sending.cancel()
-            await asyncio.wait([sending])
-            assert seen == [2]
-            with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(ann.send("bob", b"3"), 0.01)
-            assert [(await bob.recv()).data for _ in range(2)] == [b"1", b"2"]
-            with pytest.raises(busq.Empty):
-                await bob.recv(timeout=0)
-
-    run_tasks(main)
+        sending = asyncio.ensure_future(send())
+        await asyncio.sleep(0.01)
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert seen == [2]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ann.send("bob", b"3"), 0.01)
+        assert [(await bob.recv()).data for _ in range(2)] == [b"1", b"2"]
+        with pytest.raises(busq.Empty):
+            await bob.recv(timeout=0)
 
 
-def test_timeout_and_task_group_of_the_library(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+async def test_timeout_and_task_group_of_the_library(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
     if not hasattr(asyncio, "TaskGroup"):
         pytest.skip("needs Python 3.11")
     bus = make_bus(capacity=1)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await bob.recv()
+        await ann.send("bob", b"1")
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(0.01):
+                await ann.send("bob", b"2")
+        assert caught.value.__context__.sent == 0  # type: ignore[union-attr]
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await bob.recv()
-            await ann.send("bob", b"1")
-            with pytest.raises(TimeoutError) as caught:
-                async with asyncio.timeout(0.01):
-                    await ann.send("bob", b"2")
-            assert caught.value.__context__.sent == 0  # type: ignore[union-attr]
+        async def all_wait() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ann.recv())
+                tasks.create_task(ann.send("bob", b"2"))
+                tasks.create_task(asyncio.wait_for(ann.recv(), 0.01))
 
-            async def all_wait() -> None:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(ann.recv())
-                    tasks.create_task(ann.send("bob", b"2"))
-                    tasks.create_task(asyncio.wait_for(ann.recv(), 0.01))
-
-            with pytest.raises(BaseException, match="unhandled errors in a TaskGroup"):
-                await all_wait()
-            assert [(await bob.recv()).data] == [b"1"]
-            with pytest.raises(busq.Empty):
-                await bob.recv(timeout=0)
-
-    run_tasks(main)
+        with pytest.raises(BaseException, match="unhandled errors in a TaskGroup"):
+            await all_wait()
+        assert [(await bob.recv()).data] == [b"1"]
+        with pytest.raises(busq.Empty):
+            await bob.recv(timeout=0)
 
 
 MESSAGES = 10_000
@@ -476,47 +390,43 @@ async def telling(peer: aio.Peer, many: list[tuple[str, bytes]]) -> int:
 
 
 @pytest.mark.parametrize("capacity", [2, 64])
-def test_nothing_is_lost_or_doubled_by_cancelling(
+async def test_nothing_is_lost_or_doubled_by_cancelling(
     make_bus: Callable[..., busq.Bus], fork: Fork, seed: int, capacity: int, run_tasks: Run
 ) -> None:
     bus = make_bus(capacity=capacity)
     rng = random.Random(seed)
     count = MESSAGES if capacity > 2 else MESSAGES // 5  # one that waits for room takes many turns of the loop
+    got: list[int] = []
 
-    async def main() -> None:
-        got: list[int] = []
+    async def receive(peer: aio.Peer) -> None:
+        if rng.random() < 0.5:
+            got.append(int((await peer.recv()).data))
+        else:
+            got.extend(int(message.data) for message in await peer.recv_many(rng.randint(1, 5)))
 
-        async def receive(peer: aio.Peer) -> None:
-            if rng.random() < 0.5:
-                got.append(int((await peer.recv()).data))
-            else:
-                got.extend(int(message.data) for message in await peer.recv_many(rng.randint(1, 5)))
-
-        async with aio.join(bus, "consumer") as peer:
-            child = fork(produce, bus.name, count, seed)
-            tasks: set[Any] = set()
-            while len(got) < count:
-                while len(tasks) < 4:
-                    tasks.add(asyncio.ensure_future(receive(peer)))
-                for _ in range(rng.randint(0, 3)):
-                    await asyncio.sleep(0)
-                if rng.random() < 0.2:
-                    await asyncio.sleep(rng.random() * 0.0003)
-                for task in rng.sample(sorted(tasks, key=id), rng.randint(0, 2)):
-                    task.cancel()
-                done, tasks = await asyncio.wait(tasks, timeout=0)
-                for task in done:
-                    if not task.cancelled():
-                        task.result()
-            for task in tasks:
+    async with aio.join(bus, "consumer") as peer:
+        child = fork(produce, bus.name, count, seed)
+        tasks: set[Any] = set()
+        while len(got) < count:
+            while len(tasks) < 4:
+                tasks.add(asyncio.ensure_future(receive(peer)))
+            for _ in range(rng.randint(0, 3)):
+                await asyncio.sleep(0)
+            if rng.random() < 0.2:
+                await asyncio.sleep(rng.random() * 0.0003)
+            for task in rng.sample(sorted(tasks, key=id), rng.randint(0, 2)):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            assert child.result() >= 0
-            with pytest.raises(busq.Empty):
-                await peer.recv(timeout=0)
-        assert sorted(got) == list(range(count))
-
-    run_tasks(main)
+            done, tasks = await asyncio.wait(tasks, timeout=0)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert child.result() >= 0
+        with pytest.raises(busq.Empty):
+            await peer.recv(timeout=0)
+    assert sorted(got) == list(range(count))
 
 
 def test_cancelling_in_trio_loses_nothing(make_bus: Callable[..., busq.Bus], fork: Fork, seed: int) -> None:
@@ -553,7 +463,7 @@ def receive_some(name: str, ready: int) -> None:
             bob.recv()
 
 
-def test_killed_readers_keep_no_sender_waiting(
+async def test_killed_readers_keep_no_sender_waiting(
     make_bus: Callable[..., busq.Bus], fork: Fork, seed: int, run: Run
 ) -> None:
     """Killed at any time, while several tasks wait for room: each of them gets on, or hears that the reader is dead."""
@@ -566,55 +476,50 @@ def test_killed_readers_keep_no_sender_waiting(
                 await peer.send("bob", b"x" * 100)
         ended.append("dead")
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann:
-            for _ in range(8):
-                ready, other = os.pipe()
-                child = fork(receive_some, bus.name, other)
-                os.close(other)
-                os.read(ready, 1)
-                os.close(ready)
-                ended: list[str] = []
-                async with together() as start:
-                    for _ in range(5):
-                        start(send, ann, ended)
-                    await a_moment(rng.random() * 0.02)
-                    child.kill()
-                    while len(ended) < 5:
-                        await a_moment()
-
-    run(main)
-
-
-def test_a_stopped_reader_keeps_only_its_own_senders(make_bus: Callable[..., busq.Bus], fork: Fork, run: Run) -> None:
-    bus = make_bus(capacity=4)
-
-    async def main() -> None:
-        ready, other = os.pipe()
-        child = fork(receive_some, bus.name, other)
-        os.close(other)
-        os.read(ready, 1)
-        os.close(ready)
-        async with aio.join(bus, "ann") as ann:
-            os.kill(child.pid, signal.SIGSTOP)
-            with pytest.raises(busq.Full):
-                await ann.send_many([("bob", b"x")] * 10, timeout=0.05)
-            done: list[int] = []
-
-            async def send() -> None:
-                await ann.send("bob", b"y")
-                done.append(1)
-
+    async with aio.join(bus, "ann") as ann:
+        for _ in range(8):
+            ready, other = os.pipe()
+            child = fork(receive_some, bus.name, other)
+            os.close(other)
+            os.read(ready, 1)
+            os.close(ready)
+            ended: list[str] = []
             async with together() as start:
-                start(send)
-                await a_moment(0.1)
-                assert not done
-                os.kill(child.pid, signal.SIGCONT)
-                while not done:
+                for _ in range(5):
+                    start(send, ann, ended)
+                await a_moment(rng.random() * 0.02)
+                child.kill()
+                while len(ended) < 5:
                     await a_moment()
-        child.kill()
 
-    run(main)
+
+async def test_a_stopped_reader_keeps_only_its_own_senders(
+    make_bus: Callable[..., busq.Bus], fork: Fork, run: Run
+) -> None:
+    bus = make_bus(capacity=4)
+    ready, other = os.pipe()
+    child = fork(receive_some, bus.name, other)
+    os.close(other)
+    os.read(ready, 1)
+    os.close(ready)
+    async with aio.join(bus, "ann") as ann:
+        os.kill(child.pid, signal.SIGSTOP)
+        with pytest.raises(busq.Full):
+            await ann.send_many([("bob", b"x")] * 10, timeout=0.05)
+        done: list[int] = []
+
+        async def send() -> None:
+            await ann.send("bob", b"y")
+            done.append(1)
+
+        async with together() as start:
+            start(send)
+            await a_moment(0.1)
+            assert not done
+            os.kill(child.pid, signal.SIGCONT)
+            while not done:
+                await a_moment()
+    child.kill()
 
 
 # ---- idleness ----
@@ -691,27 +596,24 @@ def test_outside_of_a_loop_nobody_stays_joined(bus: busq.Bus) -> None:
     assert bus.peers() == []
 
 
-def test_a_bus_by_its_name(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        joining = aio.join(bus.name, "ann", durable=True, spin_us=0)
-        async with joining as ann:
-            assert ann.bus is not bus
-            await ann.send("ann", b"for later")
-            with pytest.raises(RuntimeError, match="joined already"):
-                await joining.__aenter__()
-            with pytest.raises(busq.PeerExists):
-                async with aio.join(bus.name, "ann"):
-                    pass
-            inner = ann.bus
-        with pytest.raises(busq.ShutDown):
-            inner.peers()
-        async with aio.join(bus, "ann", resume=True) as again:
-            assert (await again.recv()).data == b"for later"
-        with pytest.raises(FileNotFoundError):
-            async with aio.join("no-such-bus", "ann"):
+async def test_a_bus_by_its_name(bus: busq.Bus, run: Run) -> None:
+    joining = aio.join(bus.name, "ann", durable=True, spin_us=0)
+    async with joining as ann:
+        assert ann.bus is not bus
+        await ann.send("ann", b"for later")
+        with pytest.raises(RuntimeError, match="joined already"):
+            await joining.__aenter__()
+        with pytest.raises(busq.PeerExists):
+            async with aio.join(bus.name, "ann"):
                 pass
-
-    run(main)
+        inner = ann.bus
+    with pytest.raises(busq.ShutDown):
+        inner.peers()
+    async with aio.join(bus, "ann", resume=True) as again:
+        assert (await again.recv()).data == b"for later"
+    with pytest.raises(FileNotFoundError):
+        async with aio.join("no-such-bus", "ann"):
+            pass
 
 
 def test_a_loop_that_is_closed_first_leaves_nothing(bus: busq.Bus) -> None:
@@ -737,40 +639,34 @@ def test_a_loop_that_is_closed_first_leaves_nothing(bus: busq.Bus) -> None:
     assert bus.peers() == []
 
 
-def test_in_another_thread_it_is_not_closed(bus: busq.Bus) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann:
-            receiving = asyncio.ensure_future(ann.recv(timeout=0.2))
-            await asyncio.sleep(0.01)
-            with pytest.raises(RuntimeError, match="another thread"):
-                await asyncio.to_thread(ann.close)
-            with pytest.raises(busq.Empty):
-                await receiving
-
-    run_asyncio(main)
+async def test_in_another_thread_it_is_not_closed(bus: busq.Bus) -> None:
+    async with aio.join(bus, "ann") as ann:
+        receiving = asyncio.ensure_future(ann.recv(timeout=0.2))
+        await asyncio.sleep(0.01)
+        with pytest.raises(RuntimeError, match="another thread"):
+            await asyncio.to_thread(ann.close)
+        with pytest.raises(busq.Empty):
+            await receiving
 
 
-def test_a_forked_child_gets_an_error_and_harms_nobody(bus: busq.Bus, fork: Fork) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            receiving = asyncio.ensure_future(bob.recv())
-            await asyncio.sleep(0.01)
+async def test_a_forked_child_gets_an_error_and_harms_nobody(bus: busq.Bus, fork: Fork) -> None:
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        receiving = asyncio.ensure_future(bob.recv())
+        await asyncio.sleep(0.01)
 
-            def child() -> str:
-                said = []
-                for call in (bob.recv(), bob.send("ann", b"x")):
-                    try:
-                        call.send(None)
-                    except busq.BusqError as error:
-                        said.append(type(error).__name__)
-                bob.close()
-                return " ".join(said)
+        def child() -> str:
+            said = []
+            for call in (bob.recv(), bob.send("ann", b"x")):
+                try:
+                    call.send(None)
+                except busq.BusqError as error:
+                    said.append(type(error).__name__)
+            bob.close()
+            return " ".join(said)
 
-            assert fork(child).result() == "ForkedHandle ForkedHandle"
-            await ann.send("bob", b"still here")
-            assert (await receiving).data == b"still here"
-
-    run_asyncio(main)
+        assert fork(child).result() == "ForkedHandle ForkedHandle"
+        await ann.send("bob", b"still here")
+        assert (await receiving).data == b"still here"
 
 
 def test_it_is_imported_when_asked_for() -> None:
@@ -786,70 +682,58 @@ def test_it_is_imported_when_asked_for() -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "lamport", "sync"])
-def test_other_orders(make_bus: Callable[..., busq.Bus], run: Run, order: str) -> None:
+async def test_other_orders(make_bus: Callable[..., busq.Bus], run: Run, order: str) -> None:
     bus = make_bus(order=order, peers=2)
+    got: list[bytes] = []
 
-    async def main() -> None:
-        got: list[bytes] = []
+    async def receive(peer: aio.Peer) -> None:
+        for _ in range(20):
+            got.append((await peer.recv()).data)
 
-        async def receive(peer: aio.Peer) -> None:
-            for _ in range(20):
-                got.append((await peer.recv()).data)
-
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            start(receive, bob)
-            for number in range(20):
-                await ann.send("bob", b"%d" % number)
-            while len(got) < 20:
-                await a_moment()
-            with pytest.raises(ValueError, match="acknowledging"):
-                await ann.recv(ack=True)
-            with pytest.raises(busq.Empty):
-                await ann.recv(timeout=0.05)
-        assert got == [b"%d" % number for number in range(20)]
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        start(receive, bob)
+        for number in range(20):
+            await ann.send("bob", b"%d" % number)
+        while len(got) < 20:
+            await a_moment()
+        with pytest.raises(ValueError, match="acknowledging"):
+            await ann.recv(ack=True)
+        with pytest.raises(busq.Empty):
+            await ann.recv(timeout=0.05)
+    assert got == [b"%d" % number for number in range(20)]
 
 
-def test_room_of_another_order(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_room_of_another_order(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(order="fifo", peers=2, capacity=2)
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            with pytest.raises(busq.Full) as caught:
-                await ann.send_many([("bob", b"x")] * 100, timeout=0.2)
-            assert 2 <= caught.value.sent < 100  # type: ignore[attr-defined]
-            start(ann.send, "bob", b"last")
-            await a_moment(0.1)
-            while (await bob.recv()).data != b"last":
-                pass
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        with pytest.raises(busq.Full) as caught:
+            await ann.send_many([("bob", b"x")] * 100, timeout=0.2)
+        assert 2 <= caught.value.sent < 100  # type: ignore[attr-defined]
+        start(ann.send, "bob", b"last")
+        await a_moment(0.1)
+        while (await bob.recv()).data != b"last":
+            pass
 
 
-def test_a_peer_that_never_comes(make_bus: Callable[..., busq.Bus]) -> None:
+async def test_a_peer_that_never_comes(make_bus: Callable[..., busq.Bus]) -> None:
     bus = make_bus(order="lamport", peers=2)
+    async with aio.join(bus, "ann") as ann:
+        with pytest.raises(busq.UnknownPeer):
+            await ann.send("ann", b"x", timeout=0.1)
+        seen: list[int] = []
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann:
-            with pytest.raises(busq.UnknownPeer):
-                await ann.send("ann", b"x", timeout=0.1)
-            seen: list[int] = []
+        async def send() -> None:
+            try:
+                await ann.send("ann", b"x")
+            except asyncio.CancelledError as error:
+                seen.append(error.sent)  # type: ignore[attr-defined]
+                raise
 
-            async def send() -> None:
-                try:
-                    await ann.send("ann", b"x")
-                except asyncio.CancelledError as error:
-                    seen.append(error.sent)  # type: ignore[attr-defined]
-                    raise
-
-            sending = asyncio.ensure_future(send())
-            await asyncio.sleep(0.1)
-            sending.cancel()
-            await asyncio.wait([sending])
-            assert seen == [0]
-
-    run_asyncio(main)
+        sending = asyncio.ensure_future(send())
+        await asyncio.sleep(0.1)
+        sending.cancel()
+        await asyncio.wait([sending])
+        assert seen == [0]
 
 
 # ---- signals ----
@@ -988,28 +872,25 @@ def test_a_raising_signal_handler_loses_nothing(make_bus: Callable[..., busq.Bus
 # ---- what is awaited ----
 
 
-def test_a_call_is_a_coroutine_to_everybody(bus: busq.Bus) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann:
-            for call in (ann.recv(), ann.recv_many(1), ann.send("ann", b""), ann.__anext__(), ann.send_many([])):
-                assert asyncio.iscoroutine(call)
-                assert inspect.isawaitable(call)
-                call.close()
-                with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
-                    await call
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                ann.recv()
-                gc.collect()
-            assert [str(one.message) for one in caught] == ["coroutine 'Peer.recv' was never awaited"]
-            call = ann.send("ann", b"never")
-            with pytest.raises(KeyError) as thrown:
-                call.throw(KeyError("before its first step"))
-            assert getattr(thrown.value, "sent", 0) == 0
-            with pytest.raises(busq.Empty):
-                await ann.recv(timeout=0)
-
-    run_asyncio(main)
+async def test_a_call_is_a_coroutine_to_everybody(bus: busq.Bus) -> None:
+    async with aio.join(bus, "ann") as ann:
+        for call in (ann.recv(), ann.recv_many(1), ann.send("ann", b""), ann.__anext__(), ann.send_many([])):
+            assert asyncio.iscoroutine(call)
+            assert inspect.isawaitable(call)
+            call.close()
+            with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+                await call
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ann.recv()
+            gc.collect()
+        assert [str(one.message) for one in caught] == ["coroutine 'Peer.recv' was never awaited"]
+        call = ann.send("ann", b"never")
+        with pytest.raises(KeyError) as thrown:
+            call.throw(KeyError("before its first step"))
+        assert getattr(thrown.value, "sent", 0) == 0
+        with pytest.raises(busq.Empty):
+            await ann.recv(timeout=0)
 
 
 class Text:
@@ -1022,35 +903,31 @@ class Text:
         return str(payload, "utf-8")
 
 
-def test_objects_in_tasks(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_objects_in_tasks(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=2, arena=1 << 20)
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            await ann.send_object(["ann", "bob"], {"price": 17})
-            assert (await ann.recv()).object() == (await bob.recv()).object() == {"price": 17}
-            with pytest.raises(AttributeError, match="local object") as unpicklable:
-                await ann.send_object("bob", lambda: None)
-            assert unpicklable.value.sent == 0  # type: ignore[attr-defined]
-            await ann.send_object("bob", 1)
-            await ann.send_object("bob", 2)
-            for timeout in (0, 0.01):
-                with pytest.raises(busq.Full) as full:
-                    await ann.send_object("bob", 3, timeout=timeout)
-                assert full.value.sent == 0  # type: ignore[attr-defined]
-            start(ann.send_object, "bob", bytes(100_000))  # waits for room
-            await a_moment()
-            start(ann.send, "bob", b"behind it")
-            await a_moment()
-            assert [(await bob.recv()).object() for _ in range(3)] == [1, 2, bytes(100_000)]
-            assert (await bob.recv()).data == b"behind it"
-        with pytest.raises(busq.ShutDown):
-            await ann.send_object("ann", 5)
-        async with aio.join(bus, "ann", codec=Text()) as ann:
-            await ann.send_object("ann", 17)
-            assert (await ann.recv()).object() == "as text: 17"
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        await ann.send_object(["ann", "bob"], {"price": 17})
+        assert (await ann.recv()).object() == (await bob.recv()).object() == {"price": 17}
+        with pytest.raises(AttributeError, match="local object") as unpicklable:
+            await ann.send_object("bob", lambda: None)
+        assert unpicklable.value.sent == 0  # type: ignore[attr-defined]
+        await ann.send_object("bob", 1)
+        await ann.send_object("bob", 2)
+        for timeout in (0, 0.01):
+            with pytest.raises(busq.Full) as full:
+                await ann.send_object("bob", 3, timeout=timeout)
+            assert full.value.sent == 0  # type: ignore[attr-defined]
+        start(ann.send_object, "bob", bytes(100_000))  # waits for room
+        await a_moment()
+        start(ann.send, "bob", b"behind it")
+        await a_moment()
+        assert [(await bob.recv()).object() for _ in range(3)] == [1, 2, bytes(100_000)]
+        assert (await bob.recv()).data == b"behind it"
+    with pytest.raises(busq.ShutDown):
+        await ann.send_object("ann", 5)
+    async with aio.join(bus, "ann", codec=Text()) as ann:
+        await ann.send_object("ann", 17)
+        assert (await ann.recv()).object() == "as text: 17"
 
 
 def test_a_cancelled_object_was_not_sent(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
@@ -1079,36 +956,33 @@ def test_a_cancelled_object_was_not_sent(make_bus: Callable[..., busq.Bus], run_
     assert said == [0]
 
 
-def test_arguments_of_wrong_types(bus: busq.Bus) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann:
-            wrong: list[tuple[Callable[[], Any], str]] = [
-                (lambda: ann.send(5, b""), "to has type int: expected str, the name of a peer, or an iterable"),  # type: ignore[arg-type]
-                (lambda: ann.send([b"ann"], b""), "has type bytes: expected str, the name of a peer"),  # type: ignore[list-item]
-                (lambda: ann.send("ann", "text"), "data has type str: expected bytes; encode it first"),  # type: ignore[arg-type]
-                (lambda: ann.send("ann", b"", timeout="5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
-                (lambda: ann.send_object(5, None), "to has type int: expected str, the name of a peer, or an iterable"),  # type: ignore[arg-type]
-                (lambda: ann.send_object([], None), "no receivers"),
-                (lambda: ann.send_object("ann", None, timeout=-1), "timeout -1: expected None"),
-                (lambda: ann.send_many(5), "messages has type int: expected an iterable of pairs"),  # type: ignore[arg-type]
-                (lambda: ann.send_many([b"ann"]), r"messages\[0\] has length 3: expected a pair"),  # type: ignore[list-item]
-                (lambda: ann.send_many([5]), r"messages\[0\] has type int: expected a pair"),  # type: ignore[list-item]
-                (lambda: ann.recv("5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
-                (lambda: ann.recv(ack=1), "ack has type int: expected True or False"),  # type: ignore[arg-type]
-                (lambda: ann.recv_many("3"), "limit has type str: expected a whole number"),  # type: ignore[arg-type]
-                (lambda: ann.recv_many(0), "limit 0: expected a whole number, 1 or more"),
-                (lambda: ann.send([], b""), "no receivers"),
-                (lambda: ann.send(["ann", "ann"], b""), "given twice"),
-            ]
-            for call, said in wrong:
-                with pytest.raises((TypeError, ValueError), match=said):
-                    await call()
-            with pytest.raises(busq.UnknownPeer):
-                await ann.send("nobody", b"")
-            with pytest.raises(TypeError, match="pickle"):
-                pickle.dumps(ann)
-
-    run_asyncio(main)
+async def test_arguments_of_wrong_types(bus: busq.Bus) -> None:
+    async with aio.join(bus, "ann") as ann:
+        wrong: list[tuple[Callable[[], Any], str]] = [
+            (lambda: ann.send(5, b""), "to has type int: expected str, the name of a peer, or an iterable"),  # type: ignore[arg-type]
+            (lambda: ann.send([b"ann"], b""), "has type bytes: expected str, the name of a peer"),  # type: ignore[list-item]
+            (lambda: ann.send("ann", "text"), "data has type str: expected bytes; encode it first"),  # type: ignore[arg-type]
+            (lambda: ann.send("ann", b"", timeout="5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
+            (lambda: ann.send_object(5, None), "to has type int: expected str, the name of a peer, or an iterable"),  # type: ignore[arg-type]
+            (lambda: ann.send_object([], None), "no receivers"),
+            (lambda: ann.send_object("ann", None, timeout=-1), "timeout -1: expected None"),
+            (lambda: ann.send_many(5), "messages has type int: expected an iterable of pairs"),  # type: ignore[arg-type]
+            (lambda: ann.send_many([b"ann"]), r"messages\[0\] has length 3: expected a pair"),  # type: ignore[list-item]
+            (lambda: ann.send_many([5]), r"messages\[0\] has type int: expected a pair"),  # type: ignore[list-item]
+            (lambda: ann.recv("5"), "timeout has type str: expected None"),  # type: ignore[arg-type]
+            (lambda: ann.recv(ack=1), "ack has type int: expected True or False"),  # type: ignore[arg-type]
+            (lambda: ann.recv_many("3"), "limit has type str: expected a whole number"),  # type: ignore[arg-type]
+            (lambda: ann.recv_many(0), "limit 0: expected a whole number, 1 or more"),
+            (lambda: ann.send([], b""), "no receivers"),
+            (lambda: ann.send(["ann", "ann"], b""), "given twice"),
+        ]
+        for call, said in wrong:
+            with pytest.raises((TypeError, ValueError), match=said):
+                await call()
+        with pytest.raises(busq.UnknownPeer):
+            await ann.send("nobody", b"")
+        with pytest.raises(TypeError, match="pickle"):
+            pickle.dumps(ann)
 
 
 # ---- groups whose state is given to late joiners ----
@@ -1147,235 +1021,206 @@ class Lines:
             await a_moment(0.001)
 
 
-def test_a_late_joiner_has_what_the_others_have(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            first, second = Lines(ann), Lines(bob)
-            start(first.keep)  # which waits by the time it enters
-            start(second.keep)
-            await a_moment()
-            await first.enter()
-            for number in range(50):
-                await ann.send("@log", b"%d" % number)
-                if number == 20:
-                    await second.enter()
-                if number % 10 == 0:
-                    await a_moment(0.001)
-                if number > 30:
-                    await bob.send(["@log", "bob"], b"from bob %d" % number)
-            await first.until(69)
-            await second.until(69)
-            assert first.lines == second.lines
-            assert (first.views, second.views, second.taken) == ([1, 2], [2], 1)
-            async with aio.join(bus, "cid") as cid:
-                third = Lines(cid)
-                await third.enter()
-                message = await cid.recv(timeout=60)
-                assert (message.kind, third.lines) == ("view", first.lines)
-                with pytest.raises(busq.Empty):
-                    await cid.recv_many(5, timeout=0.001)
-                await ann.send_many([("@log", b"last"), ("cid", b"aside")])
-                assert [message.data for message in await cid.recv_many(5, timeout=60)] == [b"last", b"aside"]
-
-    run(main)
+async def test_a_late_joiner_has_what_the_others_have(bus: busq.Bus, run: Run) -> None:
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        first, second = Lines(ann), Lines(bob)
+        start(first.keep)  # which waits by the time it enters
+        start(second.keep)
+        await a_moment()
+        await first.enter()
+        for number in range(50):
+            await ann.send("@log", b"%d" % number)
+            if number == 20:
+                await second.enter()
+            if number % 10 == 0:
+                await a_moment(0.001)
+            if number > 30:
+                await bob.send(["@log", "bob"], b"from bob %d" % number)
+        await first.until(69)
+        await second.until(69)
+        assert first.lines == second.lines
+        assert (first.views, second.views, second.taken) == ([1, 2], [2], 1)
+        async with aio.join(bus, "cid") as cid:
+            third = Lines(cid)
+            await third.enter()
+            message = await cid.recv(timeout=60)
+            assert (message.kind, third.lines) == ("view", first.lines)
+            with pytest.raises(busq.Empty):
+                await cid.recv_many(5, timeout=0.001)
+            await ann.send_many([("@log", b"last"), ("cid", b"aside")])
+            assert [message.data for message in await cid.recv_many(5, timeout=60)] == [b"last", b"aside"]
 
 
-def test_a_state_that_finds_no_room_is_given_bit_by_bit(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_a_state_that_finds_no_room_is_given_bit_by_bit(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     """While those that give and take it wait for messages, and none is sent."""
     bus = make_bus(capacity=4, arena=1 << 16)
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            first, second = Lines(ann), Lines(bob)
-            await first.enter()
-            first.lines = [b"%d" % number * 100 for number in range(2000)]
-            await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
-            await second.enter()
-            start(first.keep)
-            await a_moment()  # the giver finds bob's queue full
-            second.note = lambda message: None  # type: ignore[method-assign]
-            start(second.keep)
-            await second.until(2000)
-            assert first.lines == second.lines
-
-    run(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        first, second = Lines(ann), Lines(bob)
+        await first.enter()
+        first.lines = [b"%d" % number * 100 for number in range(2000)]
+        await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
+        await second.enter()
+        start(first.keep)
+        await a_moment()  # the giver finds bob's queue full
+        second.note = lambda message: None  # type: ignore[method-assign]
+        start(second.keep)
+        await second.until(2000)
+        assert first.lines == second.lines
 
 
-def test_cancelling_loses_nothing_of_a_state(bus: busq.Bus, run_tasks: Run, seed: int) -> None:
+async def test_cancelling_loses_nothing_of_a_state(bus: busq.Bus, run_tasks: Run, seed: int) -> None:
     drawn = random.Random(seed)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        first, second = Lines(ann), Lines(bob)
+        await first.enter()
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            first, second = Lines(ann), Lines(bob)
-            await first.enter()
+        async def receive(log: Lines) -> None:
+            task = asyncio.ensure_future(log.peer.recv_many(3) if drawn.random() < 0.3 else log.peer.recv())
+            for _ in range(drawn.randrange(4)):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                found = await task
+                for message in found if isinstance(found, list) else [found]:
+                    log.note(message)
 
-            async def receive(log: Lines) -> None:
-                task = asyncio.ensure_future(log.peer.recv_many(3) if drawn.random() < 0.3 else log.peer.recv())
-                for _ in range(drawn.randrange(4)):
-                    await asyncio.sleep(0)
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    found = await task
-                    for message in found if isinstance(found, list) else [found]:
-                        log.note(message)
-
-            for number in range(300):
-                await ann.send("@log", b"%d" % number)
-                await receive(first)
-                if number == 100:
-                    await second.enter()
-                if number > 100:
-                    await receive(second)
-            while len(second.lines) < 300 or len(first.lines) < 300:
-                await receive(first)
+        for number in range(300):
+            await ann.send("@log", b"%d" % number)
+            await receive(first)
+            if number == 100:
+                await second.enter()
+            if number > 100:
                 await receive(second)
-            assert first.lines == second.lines == [b"%d" % number for number in range(300)]
-            assert (first.views, second.views, second.taken) == ([1, 2], [2], 1)
-
-    run_tasks(main)
+        while len(second.lines) < 300 or len(first.lines) < 300:
+            await receive(first)
+            await receive(second)
+        assert first.lines == second.lines == [b"%d" % number for number in range(300)]
+        assert (first.views, second.views, second.taken) == ([1, 2], [2], 1)
 
 
 @pytest.mark.parametrize("change", ["enter", "leave"])
-def test_a_task_that_waits_for_room_in_a_group_sleeps_behind_the_descriptor(
+async def test_a_task_that_waits_for_room_in_a_group_sleeps_behind_the_descriptor(
     make_bus: Callable[..., busq.Bus], run: Run, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(aio, "sleep")  # with which it would look now and then
     bus = make_bus(capacity=3)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        await ann.enter("log")
+        if change == "leave":
+            await bob.enter("log")
+        with contextlib.suppress(busq.Full):
+            while True:
+                await ann.send("ann", b"more", timeout=0)
+        done: list[bool] = []
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            await ann.enter("log")
-            if change == "leave":
-                await bob.enter("log")
-            with contextlib.suppress(busq.Full):
-                while True:
-                    await ann.send("ann", b"more", timeout=0)
-            done: list[bool] = []
+        async def changes() -> None:
+            await getattr(bob, change)("log", timeout=60)
+            done.append(True)
 
-            async def changes() -> None:
-                await getattr(bob, change)("log", timeout=60)
-                done.append(True)
-
-            start(changes)
-            await a_moment(0.1)
-            assert not done
-            await ann.recv()
-            while not done:
-                await a_moment(0.001)
-
-    run(main)
+        start(changes)
+        await a_moment(0.1)
+        assert not done
+        await ann.recv()
+        while not done:
+            await a_moment(0.001)
 
 
-def test_entering_without_room_changes_nothing(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
+async def test_entering_without_room_changes_nothing(make_bus: Callable[..., busq.Bus], run_tasks: Run) -> None:
     bus = make_bus(capacity=2)
-
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
-            first, second = Lines(ann), Lines(bob)
-            await first.enter()
-            await ann.send("@log", b"one")
-            with pytest.raises(busq.Full):
-                await bob.enter("log", state=bytes, take=second.take, timeout=0.01)
-            entering = asyncio.ensure_future(second.enter())
-            await asyncio.sleep(0.01)
-            entering.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await entering
-            await bob.send("bob", b"to bob")
-            assert (await bob.recv(timeout=60)).data == b"to bob"  # it is not held back
-            for message in await ann.recv_many(2):
-                first.note(message)
-            await second.enter()
-            keeping = asyncio.ensure_future(first.keep())
-            assert (await bob.recv(timeout=60)).view.members == ("ann", "bob")  # type: ignore[attr-defined]
-            assert second.lines == [b"one"]
-            keeping.cancel()
-
-    run_tasks(main)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob:
+        first, second = Lines(ann), Lines(bob)
+        await first.enter()
+        await ann.send("@log", b"one")
+        with pytest.raises(busq.Full):
+            await bob.enter("log", state=bytes, take=second.take, timeout=0.01)
+        entering = asyncio.ensure_future(second.enter())
+        await asyncio.sleep(0.01)
+        entering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        await bob.send("bob", b"to bob")
+        assert (await bob.recv(timeout=60)).data == b"to bob"  # it is not held back
+        for message in await ann.recv_many(2):
+            first.note(message)
+        await second.enter()
+        keeping = asyncio.ensure_future(first.keep())
+        assert (await bob.recv(timeout=60)).view.members == ("ann", "bob")  # type: ignore[attr-defined]
+        assert second.lines == [b"one"]
+        keeping.cancel()
 
 
-def test_whoever_is_next_goes_on_giving_a_state(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+async def test_whoever_is_next_goes_on_giving_a_state(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     """The task that began to give it has its message, and does not receive again."""
     bus = make_bus(capacity=4, arena=1 << 16)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        views: list[busq.Message] = []
 
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            views: list[busq.Message] = []
+        async def receive() -> None:
+            views.append(await ann.recv())
 
-            async def receive() -> None:
-                views.append(await ann.recv())
-
-            await ann.enter("log", state=lambda: b"state", take=print)
-            await ann.recv()
-            start(receive)
-            start(receive)
-            await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
-            await a_moment()
-            taken: list[bytes] = []
-            await bob.enter("log", state=bytes, take=taken.append)
-            while not views:
-                await a_moment(0.001)
-            messages = [await bob.recv(timeout=60) for _ in range(4)]
-            assert sorted(message.kind for message in messages) == ["data", "data", "data", "view"]
-            assert taken == [b"state"]
-            await ann.send("ann", b"for the other one")
-
-    run(main)
+        await ann.enter("log", state=lambda: b"state", take=print)
+        await ann.recv()
+        start(receive)
+        start(receive)
+        await ann.send_many([("bob", b"1"), ("bob", b"2"), ("bob", b"3")])
+        await a_moment()
+        taken: list[bytes] = []
+        await bob.enter("log", state=bytes, take=taken.append)
+        while not views:
+            await a_moment(0.001)
+        messages = [await bob.recv(timeout=60) for _ in range(4)]
+        assert sorted(message.kind for message in messages) == ["data", "data", "data", "view"]
+        assert taken == [b"state"]
+        await ann.send("ann", b"for the other one")
 
 
-def test_a_message_whose_state_could_not_be_given_comes_again(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
-            tries: list[int] = []
+async def test_a_message_whose_state_could_not_be_given_comes_again(bus: busq.Bus, run: Run) -> None:
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        tries: list[int] = []
 
-            def state() -> bytes:
-                tries.append(1)
-                if len(tries) == 1:
-                    raise ZeroDivisionError
-                return b"state"
+        def state() -> bytes:
+            tries.append(1)
+            if len(tries) == 1:
+                raise ZeroDivisionError
+            return b"state"
 
-            await ann.enter("log", state=state, take=print)
-            assert (await ann.recv()).kind == "view"
-            got: list[Any] = []
+        await ann.enter("log", state=state, take=print)
+        assert (await ann.recv()).kind == "view"
+        got: list[Any] = []
 
-            async def receive() -> None:
-                try:
-                    got.append((await ann.recv(timeout=60)).view.members)  # type: ignore[attr-defined]
-                except ZeroDivisionError as error:
-                    got.append(error)
+        async def receive() -> None:
+            try:
+                got.append((await ann.recv(timeout=60)).view.members)  # type: ignore[attr-defined]
+            except ZeroDivisionError as error:
+                got.append(error)
 
-            start(receive)
-            start(receive)
-            await a_moment()
-            await bob.enter("log", state=bytes, take=print)
-            while len(got) < 2:
-                await a_moment(0.001)
-            assert isinstance(got[0], ZeroDivisionError)
-            assert got[1] == ("ann", "bob")
-
-    run(main)
+        start(receive)
+        start(receive)
+        await a_moment()
+        await bob.enter("log", state=bytes, take=print)
+        while len(got) < 2:
+            await a_moment(0.001)
+        assert isinstance(got[0], ZeroDivisionError)
+        assert got[1] == ("ann", "bob")
 
 
 # ---- joining and reserving by await ----
 
 
-def test_a_peer_that_was_awaited_is_there_until_it_is_closed(bus: busq.Bus, run: Run) -> None:
-    async def main() -> None:
-        ann = await aio.join(bus, "ann")
-        await ann.send("ann", b"to myself")
-        assert (await ann.recv()).data == b"to myself"
-        ann.close()
-        assert bus.peers() == []
-        joining = aio.join(bus.name, "bob")
-        async with await joining as bob:
-            assert bus.peers() == ["bob"]
-            with pytest.raises(RuntimeError, match="this peer has joined already"):
-                await joining
-        assert bus.peers() == []
-        with pytest.raises(busq.ShutDown):
-            await bob.recv()
-
-    run(main)
+async def test_a_peer_that_was_awaited_is_there_until_it_is_closed(bus: busq.Bus, run: Run) -> None:
+    ann = await aio.join(bus, "ann")
+    await ann.send("ann", b"to myself")
+    assert (await ann.recv()).data == b"to myself"
+    ann.close()
+    assert bus.peers() == []
+    joining = aio.join(bus.name, "bob")
+    async with await joining as bob:
+        assert bus.peers() == ["bob"]
+        with pytest.raises(RuntimeError, match="this peer has joined already"):
+            await joining
+    assert bus.peers() == []
+    with pytest.raises(busq.ShutDown):
+        await bob.recv()
 
 
 def test_a_draft_waits_for_memory_and_for_room_while_others_run(make_bus: Any, run: Run) -> None:
@@ -1413,19 +1258,16 @@ def test_a_draft_waits_for_memory_and_for_room_while_others_run(make_bus: Any, r
     run(main)
 
 
-def test_a_draft_that_was_not_sent_is_given_back(bus: busq.Bus) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann:
-            for _ in range(20):
-                async with ann.reserve(900_000, timeout=0):
-                    pass
-                with await ann.reserve(900_000, timeout=0):
-                    pass
-            reserving = ann.reserve(1)
+async def test_a_draft_that_was_not_sent_is_given_back(bus: busq.Bus) -> None:
+    async with aio.join(bus, "ann") as ann:
+        for _ in range(20):
+            async with ann.reserve(900_000, timeout=0):
+                pass
+            with await ann.reserve(900_000, timeout=0):
+                pass
+        reserving = ann.reserve(1)
+        await reserving
+        with pytest.raises(RuntimeError, match="reserved already"):
             await reserving
-            with pytest.raises(RuntimeError, match="reserved already"):
-                await reserving
-            with pytest.raises(ValueError, match="size"):
-                await ann.reserve(-1)
-
-    asyncio.run(main())
+        with pytest.raises(ValueError, match="size"):
+            await ann.reserve(-1)

@@ -126,31 +126,27 @@ def test_two_threads_of_one_peer_are_each_told_of_their_own_receiver(make_bus: C
 
 
 @pytest.mark.parametrize("timeout", [0, 0.01])
-def test_in_an_event_loop_the_text_is_the_same(make_bus: Callable[..., busq.Bus], timeout: float) -> None:
+async def test_in_an_event_loop_the_text_is_the_same(make_bus: Callable[..., busq.Bus], timeout: float) -> None:
     bus = make_bus(capacity=2)
-
-    async def main() -> None:
-        async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob"):
-            with bus.join("carol") as carol:
-                fill(carol, "bob")
-            calls = [
-                lambda: alice.send("bob", b"x", timeout=timeout),
-                lambda: alice.send_many([("bob", b"x")], timeout=timeout),
-                lambda: alice.send_object("bob", b"x", timeout=timeout),
-                lambda: alice.ask("bob", b"x", timeout=timeout),
-            ]
-            results = [await asyncio.gather(call(), return_exceptions=True) for call in calls]
-            results.append(await asyncio.gather(*(calls[0]() for _ in range(3)), return_exceptions=True))
-            await alice.enter("workers")
-            with bus.join("dora") as dora:
-                fill(dora, "alice")
-            results.append(await asyncio.gather(alice.leave("workers", timeout=timeout), return_exceptions=True))
-            for errors, name in zip(results, ["bob"] * 5 + ["alice"], strict=True):
-                for error in errors:
-                    assert isinstance(error, busq.Full)
-                    assert (str(error), error.sent) == (QUEUE.format(name, bus.name), 0)
-
-    asyncio.run(main())
+    async with busq.aio.join(bus, "alice") as alice, busq.aio.join(bus, "bob"):
+        with bus.join("carol") as carol:
+            fill(carol, "bob")
+        calls = [
+            lambda: alice.send("bob", b"x", timeout=timeout),
+            lambda: alice.send_many([("bob", b"x")], timeout=timeout),
+            lambda: alice.send_object("bob", b"x", timeout=timeout),
+            lambda: alice.ask("bob", b"x", timeout=timeout),
+        ]
+        results = [await asyncio.gather(call(), return_exceptions=True) for call in calls]
+        results.append(await asyncio.gather(*(calls[0]() for _ in range(3)), return_exceptions=True))
+        await alice.enter("workers")
+        with bus.join("dora") as dora:
+            fill(dora, "alice")
+        results.append(await asyncio.gather(alice.leave("workers", timeout=timeout), return_exceptions=True))
+        for errors, name in zip(results, ["bob"] * 5 + ["alice"], strict=True):
+            for error in errors:
+                assert isinstance(error, busq.Full)
+                assert (str(error), error.sent) == (QUEUE.format(name, bus.name), 0)
 
 
 @pytest.mark.parametrize("order", ["fifo", "lamport", "causal-vector"])

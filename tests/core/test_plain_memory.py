@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import array
-import asyncio
 import ctypes
 import pickle
 import threading
@@ -156,14 +155,11 @@ def test_a_reply_of_addresses_is_refused(bus: busq.Bus) -> None:
         assert got == [b"an answer"]
 
 
-def test_a_coroutine_refuses_them(bus: busq.Bus) -> None:
-    async def main() -> None:
-        async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"):
-            for send in (ann.send("bob", OBJECTS), ann.send_many([("bob", OBJECTS)]), ann.ask("bob", OBJECTS)):
-                with pytest.raises(TypeError, match="send_object"):
-                    await send
-
-    asyncio.run(main())
+async def test_a_coroutine_refuses_them(bus: busq.Bus) -> None:
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob"):
+        for send in (ann.send("bob", OBJECTS), ann.send_many([("bob", OBJECTS)]), ann.ask("bob", OBJECTS)):
+            with pytest.raises(TypeError, match="send_object"):
+                await send
 
 
 def test_other_orders_refuse_them(make_bus: Callable[..., busq.Bus]) -> None:

@@ -13,41 +13,17 @@ import random
 import select
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, Run, run_trio
 
 import busq
 
 METHODS = ("fork", "spawn", "forkserver")
 KINDS = (busq.Queue, busq.SimpleQueue, busq.JoinableQueue)
-Run = Callable[[Callable[[], Awaitable[Any]]], Any]
-
-
-def run_asyncio(main: Callable[[], Awaitable[Any]]) -> Any:
-    return asyncio.run(main())  # type: ignore[arg-type]
-
-
-def run_uvloop(main: Callable[[], Awaitable[Any]]) -> Any:
-    uvloop = pytest.importorskip("uvloop")
-    loop = uvloop.new_event_loop()
-    try:
-        return loop.run_until_complete(main())
-    finally:
-        loop.close()
-
-
-def run_trio(main: Callable[[], Awaitable[Any]]) -> Any:
-    pytest.importorskip("anyio")
-    return pytest.importorskip("trio").run(main)
-
-
-@pytest.fixture(params=[run_asyncio, run_uvloop, run_trio], ids=["asyncio", "uvloop", "trio"])
-def run(request: pytest.FixtureRequest) -> Run:
-    return request.param  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager
@@ -107,18 +83,14 @@ def test_a_timeout_is_empty_or_full(run: Run) -> None:
     assert queue.get() == 1
 
 
-def test_a_closed_queue_refuses_tasks(run: Run) -> None:
+async def test_a_closed_queue_refuses_tasks(run: Run) -> None:
     queue: busq.Queue[int] = busq.Queue()
     queue.close()
-
-    async def main() -> None:
-        with pytest.raises(ValueError, match="is closed"):
-            await queue.aput(1)
-        with pytest.raises(ValueError, match="is closed"):
-            await queue.aget()
-        assert [number async for number in queue] == []
-
-    run(main)
+    with pytest.raises(ValueError, match="is closed"):
+        await queue.aput(1)
+    with pytest.raises(ValueError, match="is closed"):
+        await queue.aget()
+    assert [number async for number in queue] == []
 
 
 def test_without_an_event_loop_it_is_an_error() -> None:

@@ -1052,21 +1052,18 @@ def test_in_trio(bus: busq.Bus) -> None:
     assert trio.run(in_a_loop, bus) == EXPECTED
 
 
-def test_a_cancelled_call_leaves_nothing_behind(bus: busq.Bus) -> None:
-    async def main() -> None:
-        async with Lock.join_async(bus, "l") as one, Lock.join_async(bus, "l") as other:
-            await one.acquire()
-            waiting = asyncio.create_task(other.acquire())
-            while len(other.row) < 2:
-                await asyncio.sleep(0.001)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert len(other.row) == 1
-            await one.release()
-            assert await other.acquire() == 2
-
-    asyncio.run(main())
+async def test_a_cancelled_call_leaves_nothing_behind(bus: busq.Bus) -> None:
+    async with Lock.join_async(bus, "l") as one, Lock.join_async(bus, "l") as other:
+        await one.acquire()
+        waiting = asyncio.create_task(other.acquire())
+        while len(other.row) < 2:
+            await asyncio.sleep(0.001)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert len(other.row) == 1
+        await one.release()
+        assert await other.acquire() == 2
 
 
 def full_log(bus: busq.Bus, log: Any) -> busq.Peer:

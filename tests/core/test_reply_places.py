@@ -172,23 +172,19 @@ def test_one_loop_asks_more_at_once_than_there_are_places(make_bus: MakeBus, for
     child.result()
 
 
-def test_a_task_that_is_cancelled_leaves_its_place_to_the_next(make_bus: MakeBus) -> None:
+async def test_a_task_that_is_cancelled_leaves_its_place_to_the_next(make_bus: MakeBus) -> None:
     bus = make_bus(capacity=2)
-
-    async def main() -> None:
-        async with aio.join(bus, "client") as client, aio.join(bus, "service") as service:
-            stuck = [asyncio.create_task(client.ask("service", bytes([number]))) for number in range(2)]
-            held = sorted([await service.recv(PATIENCE_S) for _ in stuck], key=lambda message: message.data)
-            waits = asyncio.create_task(client.ask("service", b"waits", timeout=PATIENCE_S))
-            await asyncio.sleep(0.05)
-            stuck[0].cancel()
-            (await service.recv(PATIENCE_S)).reply(b"served", timeout=0)
-            assert (await waits).data == b"served"
-            held[0].reply(b"late", timeout=0)
-            held[1].reply(b"at last", timeout=0)
-            assert (await stuck[1]).data == b"at last"
-
-    asyncio.run(main())
+    async with aio.join(bus, "client") as client, aio.join(bus, "service") as service:
+        stuck = [asyncio.create_task(client.ask("service", bytes([number]))) for number in range(2)]
+        held = sorted([await service.recv(PATIENCE_S) for _ in stuck], key=lambda message: message.data)
+        waits = asyncio.create_task(client.ask("service", b"waits", timeout=PATIENCE_S))
+        await asyncio.sleep(0.05)
+        stuck[0].cancel()
+        (await service.recv(PATIENCE_S)).reply(b"served", timeout=0)
+        assert (await waits).data == b"served"
+        held[0].reply(b"late", timeout=0)
+        held[1].reply(b"at last", timeout=0)
+        assert (await stuck[1]).data == b"at last"
 
 
 # ---- a shared queue ----
@@ -237,18 +233,14 @@ def test_what_a_dead_reader_had_to_acknowledge_another_one_replies_to(bus: busq.
         assert asker.outcome() == b"served"
 
 
-def test_a_task_that_asks_a_shared_queue_learns_of_the_end_of_its_reader(bus: busq.Bus, fork: Fork) -> None:
+async def test_a_task_that_asks_a_shared_queue_learns_of_the_end_of_its_reader(bus: busq.Bus, fork: Fork) -> None:
     fork(take_and_die, bus.name, 1, "plain")
-
-    async def main() -> None:
-        await aio.wait_for(bus, "jobs", timeout=PATIENCE_S)
-        with bus.join("jobs", shared=True):
-            async with aio.join(bus, "alice") as alice:
-                with pytest.raises(busq.PeerDead) as dead:
-                    await alice.ask("jobs", b"?", timeout=PATIENCE_S)
-                assert dead.value.sent == 1  # type: ignore[attr-defined]
-
-    asyncio.run(main())
+    await aio.wait_for(bus, "jobs", timeout=PATIENCE_S)
+    with bus.join("jobs", shared=True):
+        async with aio.join(bus, "alice") as alice:
+            with pytest.raises(busq.PeerDead) as dead:
+                await alice.ask("jobs", b"?", timeout=PATIENCE_S)
+            assert dead.value.sent == 1  # type: ignore[attr-defined]
 
 
 def test_a_request_that_a_reader_gave_back_waits_for_the_next_one(bus: busq.Bus) -> None:

@@ -70,24 +70,21 @@ def test_waiting_for_peers_and_iterating(other: busq.Bus, pair: Pair) -> None:
     assert list(pair[1]) == []
 
 
-def test_in_an_event_loop(other: busq.Bus) -> None:
-    async def main() -> None:
-        async with aio.join(other, "ann") as ann, aio.join(other, "bob") as bob:
-            await aio.wait_for(other, ["ann", "bob"], timeout=PATIENCE_S)
-            receiving = asyncio.create_task(bob.recv())
-            await ann.send("bob", [b"1", b"2"], timeout=PATIENCE_S)
-            assert (await receiving).data == b"12"
-            refused: list[Callable[[], Awaitable[Any]]] = [
-                lambda: ann.ask("bob", b"anybody there?"),
-                lambda: ann.send_object("bob", 5),
-                lambda: ann.recv(ack=True),
-                lambda: ann.recv_many(5, ack=True),
-            ]
-            for call in refused:
-                with pytest.raises(ValueError, match=f"order {other.order} .*bus1"):
-                    await call()
-
-    asyncio.run(main())
+async def test_in_an_event_loop(other: busq.Bus) -> None:
+    async with aio.join(other, "ann") as ann, aio.join(other, "bob") as bob:
+        await aio.wait_for(other, ["ann", "bob"], timeout=PATIENCE_S)
+        receiving = asyncio.create_task(bob.recv())
+        await ann.send("bob", [b"1", b"2"], timeout=PATIENCE_S)
+        assert (await receiving).data == b"12"
+        refused: list[Callable[[], Awaitable[Any]]] = [
+            lambda: ann.ask("bob", b"anybody there?"),
+            lambda: ann.send_object("bob", 5),
+            lambda: ann.recv(ack=True),
+            lambda: ann.recv_many(5, ack=True),
+        ]
+        for call in refused:
+            with pytest.raises(ValueError, match=f"order {other.order} .*bus1"):
+                await call()
 
 
 def test_temporary(other: busq.Bus) -> None:
