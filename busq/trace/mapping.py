@@ -32,6 +32,7 @@ from busq.trace.field_names import EVERYBODY
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED, derived, one_sided
 from busq.trace.ordering import by_clocks, in_order
+from busq.trace.own_names import SHORT_NUMBER, are_counted, own_numbers_of
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind, message_of
 from busq.trace.tables import in_one_piece
@@ -44,8 +45,6 @@ PROCESSES_MAX = 65536
 _MAPPED = frozenset({"process", "kind", "message", "destinations", "sender"})
 _KEPT = ("time_ns", "commit_ns", "end_ns", "stamp")  # columns that stay as they are
 _NUMBER = re.compile(r"-?\d+")
-_SHORT_NUMBER = re.compile(r"\d{1,5}", re.ASCII)
-_MESSAGE = re.compile(r"\d{1,18}", re.ASCII)
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -88,11 +87,13 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
     heard = [value for n, value in enumerate(values) if n not in words]
     unheard = _named_by_clocks(events.clocks or (), heard)
     messages_ = pc.dictionary_encode(its["message"])
-    own_numbers = _own_numbers(events, messages_.dictionary)
+    own_numbers = own_numbers_of(events, messages_.dictionary)
     has_own = events.are_lines and own_numbers is not None
-    if has_own and all(map(_SHORT_NUMBER.fullmatch, [*heard, *unheard])):
+    if has_own and all(map(SHORT_NUMBER.fullmatch, [*heard, *unheard])):
         heard, unheard = list(map(int, heard)), list(map(int, unheard))
-    names, labels, places = indexed([*heard, *unheard], _SHORT_NUMBER if events.are_lines else _NUMBER)
+    elif own_numbers is None and not are_counted(heard, longest_list(its.get("clock"))):
+        heard = list(map(str, heard))
+    names, labels, places = indexed([*heard, *unheard], SHORT_NUMBER if events.are_lines else _NUMBER)
     are_indices = places == [*heard, *unheard]
     if are_indices:  # clocks may know of more
         more = range(len(names), longest_list(its.get("clock")))
@@ -123,35 +124,12 @@ def named(source: Source, events: Events) -> tuple[Rows, Processes]:
     return rows, Processes(names, labels, are_indices, its_words, frozenset(places[len(heard) :]))
 
 
-def _own_numbers(events: Events, names: Any) -> Any:
-    """Return the numbers that names of messages may be, None if they are not the names that busq gives.
-
-    Of text, that is so if its sends are of messages with such names; another one was never sent.
-    """
-    if pa.types.is_integer(names.type):
-        return names.to_numpy(zero_copy_only=False)
-    if not events.are_lines:
-        return None
-    sends = pc.equal(events.columns["kind"], int(Kind.SEND))
-    pairs = (events.columns[name].filter(sends).to_pylist() for name in ("process", "message"))
-    are_own = [
-        bool(_SHORT_NUMBER.fullmatch(process) and _MESSAGE.fullmatch(message))
-        and (int(message) >> 32, int(message) & 0xFFFFFFFF > 0) == (int(process), True)
-        for process, message in zip(*pairs, strict=True)
-    ]
-    if not are_own or not all(are_own):
-        return None
-    unsent = message_of(UNKNOWN_SENDER, PHANTOM)
-    texts = names.to_pylist()
-    return np.array([int(name) if _MESSAGE.fullmatch(name) else unsent + at for at, name in enumerate(texts)])
-
-
 def _named_by_clocks(clocks: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """Return the processes that only clocks mention."""
     known = set(map(str, values))
     names = {name: None for clock in clocks if isinstance(clock, Mapping) for name in clock}
     lists = [clock for clock in clocks if isinstance(clock, list)]
-    if lists and all(map(_SHORT_NUMBER.fullmatch, known | set(names))):
+    if lists and all(map(SHORT_NUMBER.fullmatch, known | set(names))):
         first = 0 if "0" in known | set(names) else 1
         names |= dict.fromkeys(str(first + index) for index in range(max(map(len, lists))))
     return [name for name in names if name not in known]
@@ -160,16 +138,17 @@ def _named_by_clocks(clocks: Sequence[Any], values: Sequence[Any]) -> list[Any]:
 def indexed(values: Sequence[Any], number: re.Pattern[str] = _NUMBER) -> tuple[list[str], list[str], list[int]]:
     """Return names of processes by index, what people read for them, and the index of each of these values.
 
-    Small numbers are indices: then there are also those below the greatest that the log does not mention.
+    Small numbers are indices: then there are also those below the greatest that the log does not mention; numbers in
+    text are names.
 
-    >>> indexed([2, 0]), indexed(["p10", "p9"])
-    ((['0', '1', '2'], ['p0', 'p1', 'p2'], [2, 0]), (['p9', 'p10'], ['p9', 'p10'], [1, 0]))
+    >>> indexed([2, 0]), indexed(["10", "9"])
+    ((['0', '1', '2'], ['p0', 'p1', 'p2'], [2, 0]), (['9', '10'], ['p9', 'p10'], [1, 0]))
     """
     are_numbers = bool(values) and isinstance(values[0], int)
     if are_numbers and min(values) >= 0 and max(values) < 4 * len(values) + 16:
         names = [str(index) for index in range(max(values) + 1)]
         return names, [f"p{name}" for name in names], list(values)
-    names = [str(value) for value in sorted(values)] if are_numbers else by_nature(map(str, values))
+    names = by_nature(map(str, values))
     places = {name: place for place, name in enumerate(names)}
     labels = [f"p{name}" for name in names] if all(map(number.fullmatch, names)) else names
     return names, labels, [places[str(value)] for value in values]

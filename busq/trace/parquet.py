@@ -20,13 +20,14 @@ from busq.trace import foreign
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
+from busq.trace.own_names import name_senders
 from busq.trace.parquet_head import Head, head_of, runs_of, with_file
 from busq.trace.queue_readers import queues_of, resolved
 from busq.trace.run import Run, Source
 from busq.trace.schema import NAMED, OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
 from busq.trace.tables import UNKNOWN_KIND, cast, in_one_piece
 
-__all__ = ["read"]
+__all__ = ["PROCESSES_DENSE", "read"]
 
 PROCESSES_DENSE = 4096  # beyond, processes are called by numbers that are no indices
 _ROWS_ALONE = 1 << 19  # files up to this size are read by one thread: many are read at a time
@@ -80,15 +81,16 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
     order = ""
     segments: list[_Segment] = []
     remarks: list[_Remark] = []
-    readable, greatest, is_ours, is_live = 0, -1, False, False
+    mentioned: set[int] = set()
+    readable, is_ours, is_live = 0, False, False
     for path in source.paths:
         content = with_file(path, lambda file: _read_file(path, file, source, columns))  # noqa: B023
         if isinstance(content, Finding):
             findings.append(content)
             continue
-        head_, its, about, greatest_here = content
+        head_, its, about, mentioned_here = content
         names, order = max(names, head_.names, key=len), order or head_.order
-        greatest = max(greatest, greatest_here)
+        mentioned |= mentioned_here
         readers |= head_.readers
         segments += its
         remarks += about
@@ -97,11 +99,21 @@ def _read_plain(source: Source, columns: Sequence[str] | None) -> Run:
         is_live |= head_.is_live
     if not readable:
         raise TraceError("; ".join(f.text for f in findings) or f"{source.name}: no files")
+    count = max(mentioned, default=-1) + 1
     if not is_ours:
+        if len(mentioned) < count and not _name_senders(segments):
+            raise foreign.NeedsNames  # those that nothing mentions are none
         findings += _one_sided(source, segments)
-    run = _run(source, _named(names, greatest + 1), order, segments, remarks, findings, columns)
+    run = _run(source, _named(names, count), order, segments, remarks, findings, columns)
     queues = queues_of(readers)
     return replace(run, logs=resolved(run.logs, queues) if queues else run.logs, is_live=is_live)
+
+
+def _name_senders(segments: Sequence[_Segment]) -> bool:
+    """Return whether messages are called by their senders, which makes processes indices."""
+    rows = pa.concat_tables([one.rows.select(["process", "kind", "message"]) for one in segments])
+    sends = rows.filter(pc.equal(rows["kind"], int(Kind.SEND)))
+    return name_senders(sends["process"], sends["message"])
 
 
 def _one_sided(source: Source, segments: Sequence[_Segment]) -> Iterator[Finding]:
@@ -117,8 +129,8 @@ def _one_sided(source: Source, segments: Sequence[_Segment]) -> Iterator[Finding
 
 def _read_file(
     path: str, file: pq.ParquetFile, source: Source, columns: Sequence[str] | None
-) -> tuple[Head, list[_Segment], list[_Remark], int]:
-    """Read a file: its rows by process, checked and cast, and the greatest process that it names."""
+) -> tuple[Head, list[_Segment], list[_Remark], set[int]]:
+    """Read a file: its rows by process, checked and cast, and the processes that it mentions, or the greatest alone."""
     file_head = head_of(path, file, source.options)
     if not file_head.is_plain:
         raise foreign.NeedsNames
@@ -128,7 +140,7 @@ def _read_file(
     for process, rows in _by_process(table):
         first = rows["position"][0].as_py() if rows.num_rows else 0
         segments.append(_Segment(process, rows, path, (file_head.segment if file_head.is_ours else 0, first)))
-    return file_head, segments, remarks, _greatest_process(table)
+    return file_head, segments, remarks, _processes_in(table, all_of_them=not file_head.is_recorded)
 
 
 def _table(
@@ -234,6 +246,8 @@ def _with_destinations(table: pa.Table, file_head: Head, remarks: list[_Remark])
     column = table["destinations"]
     if column.null_count:
         nowhere = pc.and_(sends, pc.is_null(column))
+        if nowhere.equals(sends) and not file_head.is_recorded:
+            raise foreign.NeedsNames  # as without the column
         if pc.any(nowhere).as_py():
             _note(remarks, path, "bad-line", nowhere, "a send without destinations", table)
             return table.filter(pc.invert(nowhere))
@@ -287,8 +301,8 @@ def _run(
     return Run(source, processes, tuple(logs), order, tuple(findings), tied=its)
 
 
-def _greatest_process(table: pa.Table) -> int:
-    """Return the greatest process that the rows of a file name; NeedsNames if they are no indices."""
+def _processes_in(table: pa.Table, *, all_of_them: bool) -> set[int]:
+    """Return the processes that the rows of a file name, or the greatest; NeedsNames if they are no indices."""
     named = [table["process"]]
     if "destinations" in table.column_names:
         named.append(pc.list_flatten(table["destinations"]))
@@ -296,7 +310,9 @@ def _greatest_process(table: pa.Table) -> int:
     least, greatest = min((end["min"] for end in ends), default=0), max((end["max"] for end in ends), default=-1)
     if least < 0 or greatest >= PROCESSES_DENSE:
         raise foreign.NeedsNames
-    return int(greatest)
+    if not all_of_them:
+        return {int(greatest)} - {-1}
+    return {one for column in named for one in pc.unique(column).to_pylist() if one is not None}
 
 
 def _named(names: Sequence[str], count: int) -> tuple[str, ...]:

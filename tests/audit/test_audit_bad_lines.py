@@ -250,7 +250,7 @@ def test_names_of_tables_may_be_fractions_of_which_some_are_missing(tmp_path: Pa
     path = tmp_path / "events.parquet"
     pq.write_table(pa.table({**names, "destinations": lists, "time": spans}), path)
     run = read(path)
-    assert (run.processes, [finding.count for finding in run.findings]) == (("p0", "p1", "p2"), [1])
+    assert (run.processes, [finding.count for finding in run.findings]) == (("p1", "p2"), [1])
     assert [time for log in run.logs for time in log["time_ns"].to_pylist()] == [1_000_000, 2_000_000]
 
 

@@ -194,6 +194,16 @@ def test_destinations_that_no_column_has_follow_from_deliveries(tmp_path: Path) 
     assert "derived-destinations" in kinds_of_findings(run)
 
 
+@pytest.mark.parametrize("message", ["m", 7])
+@pytest.mark.parametrize("to", [[[3], None], [None, None], None])
+def test_numbers_below_the_greatest_are_no_processes_unless_messages_are_called_by_them(
+    message: int | str, to: list[Any] | None, tmp_path: Path
+) -> None:
+    columns = {"process": [1, 3], "position": [0, 0], "kind": [1, 0], "message": [message] * 2, "destinations": to}
+    path = put(tmp_path / "a.parquet", {name: column for name, column in columns.items() if column is not None})
+    assert trace.read(path).processes == ("p1", "p3")
+
+
 def test_every_kind_is_known_by_its_own_name() -> None:
     assert [kinds(kind.name.title()) for kind in Kind] == [*Kind]
 

@@ -390,7 +390,7 @@ def test_a_file_without_rows_is_no_run_that_holds(spark: SparkSession, tmp_path:
 
 
 def odd_tables() -> dict[str, list[dict[str, Any]]]:
-    """Rows that nobody knows, names of any letters."""
+    """Return rows that nobody knows, and names of any letters."""
     cells = (("ann", "send", "m1", ["bob", "zoe"]), ("ann", "send", "m2", ["bob"]), ("bob", "taken", "m1", None))
     vague = [*cells, ("bob", "deliver", "m2", None), ("bob", "deliver", "m9", None), ("ann", "posted", "m9", None)]
     silent = [cells[0], ("bob", "deliver", "m9", None), ("bob", "deliver", "m1", None)]
@@ -419,6 +419,10 @@ def odd_tables() -> dict[str, list[dict[str, Any]]]:
         {"process": number[who], "kind": kind, "message": 1, "destinations": to, "position": 0}
         for who, kind, to in (("0", "send", [number["1"]]), ("1", "deliver", None))
     ]
+    for by, to, message in ((1, 3, "m"), (1, 3, 7), (-1, -2, 7), (0, 1, 7)):  # numbers are names
+        sent = {"process": by, "kind": 1, "message": message, "destinations": [to] if by else None, "position": 0}
+        both = (sent, sent | {"process": to, "kind": 0})
+        tables[f"{message} of {by}"] = [row | {"stamp": None, "label": None} for row in both]
     words = {"send": 1, "deliver": 0, "forward": 77, "ack": -5}
     tables["forwarded"] = [row | {"kind": words[row["kind"]]} for row in tables["forwarded"]]
     return tables

@@ -22,6 +22,7 @@ Facts: TypeAlias = Mapping[Any, Mapping[str, Any]]
 
 _DAY, _HOUR, _MINUTE, _SECOND = 86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000  # in microseconds
 _BAD = "bad-line"
+_NO_SUMS = ("process", "first", "last", "nearest", "farthest")
 _BLANKS = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
@@ -75,11 +76,27 @@ def facts() -> list[Column]:
     return [F.count(F.lit(1)).alias("rows"), *ends, *count]
 
 
+def _numbered() -> list[Column]:
+    """Return what shows whether numbers are names: the least and greatest destination (nearest, farthest), how many
+    rows are sends, how many of these have no destinations (nowhere), and how many rows of unknown kinds name a message
+    (vague)."""
+    kind = F.col("kind")
+    is_send, is_known = kind == int(Kind.SEND), kind.between(0, int(max(Kind)))
+    counts = {
+        "sends": is_send,
+        "nowhere": is_send & F.col("destinations").isNull(),
+        "vague": ~is_known & F.col("message").isNotNull(),
+    }
+    ends = {"nearest": F.min(F.array_min("destinations")), "farthest": F.max(F.array_max("destinations"))}
+    counted = [F.count(F.when(what, 1)).alias(name) for name, what in counts.items()]
+    return [*counted, *(end.alias(name) for name, end in ends.items())]
+
+
 def without_bad(
     events: DataFrame, names: Sequence[str] = (), *, path: str, counted: Facts | None = None
 ) -> tuple[DataFrame, list[Finding], Facts]:
     """Return the events that mean something, findings about the others, as the reader in C gives them, and `facts` by
-    process.
+    process, unless they are `counted` with what `_numbered` has.
 
     Parameters: `names` of processes, by index; `path`, where the rows stand; `counted`, the facts, if names became
     numbers.
@@ -88,7 +105,7 @@ def without_bad(
     is_mapped = counted is not None
     known = counted or {}
     if counted is None:
-        rows = events.groupBy("process").agg(*facts()).orderBy("process").collect()
+        rows = events.groupBy("process").agg(*facts(), *_numbered()).orderBy("process").collect()
         known = {row["process"]: row.asDict() for row in rows}
     findings, faults = [], _faults()
     for place, (called, what) in enumerate(faults):
@@ -114,5 +131,5 @@ def total(known: Facts) -> Counter[str]:
     """Return the sums over all processes; of a run without rows, zeros."""
     sums: Counter[str] = Counter()
     for row in known.values():
-        sums.update({name: value or 0 for name, value in row.items() if name not in ("process", "first", "last")})
+        sums.update({name: value or 0 for name, value in row.items() if name not in _NO_SUMS})
     return sums

@@ -21,10 +21,11 @@ from busq.audit.spark.sessions.driver import frame_of
 from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
+from busq.trace.parquet import PROCESSES_DENSE
 from busq.trace.parquet_head import Head
 from busq.trace.queue_readers import queues_of
 from busq.trace.run import Run, Source
-from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, of_strangers, tells_of_groups
+from busq.trace.schema import OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
 from busq.trace.tables import BROKEN, KIND_NAMES, UNKNOWN_KIND
 from busq.trace.text import printable
 
@@ -41,6 +42,7 @@ _TYPES = {
     pa.uint64(): T.DecimalType(20, 0),
     pa.string(): T.StringType(),
     pa.large_string(): T.StringType(),
+    pa.null(): T.IntegerType(),
 }
 
 _WORDS = ("run", "kind", "label", "group")  # columns that may hold text
@@ -96,11 +98,7 @@ def _load(spark: SparkSession, source: Source) -> Loaded:
     if any(len({name.lower() for name in head.columns}) < len(head.columns) for head in heads):
         return _load_read(spark, source, "columns whose names differ in capitals alone")
     if not all(head.is_plain for head in heads):
-        try:
-            mapped = names.load(spark, source, heads)
-        except names.InMemory as why:
-            return _load_read(spark, source, str(why))
-        return _of_names(mapped, source, heads, findings)
+        return _of_names(spark, source, heads, findings)
     tells = source.options.get("field.run", "run") if source.tells_runs else ""
     parts: dict[str, tuple[T.StructType, list[str]]] = {}
     for head in heads:
@@ -121,7 +119,10 @@ def _load(spark: SparkSession, source: Source) -> Loaded:
     if all(head.is_recorded for head in heads):  # the recorder writes no such rows, and a pass costs time
         events = events.dropna(subset=["process", "position", "kind"])
     else:
-        events, bad, facts = bad_rows.without_bad(events, process_names, path=source.paths[0])
+        rows = events
+        events, bad, facts = bad_rows.without_bad(rows, process_names, path=source.paths[0])
+        if not any(head.is_recorded for head in heads) and _has_names(rows, facts):
+            return _of_names(spark, source, heads, findings)
         findings += bad
     ours = all(head.is_ours and len(parquet_head.runs_of(head)) == 1 for head in heads)
     queues = queues_of({process: its for head in heads for process, its in head.readers.items()})
@@ -167,7 +168,7 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
         schema = file.schema_arrow
     if not tells_of_groups(schema):
         wanted -= set(OF_GROUPS)
-    fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted]
+    fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted and not _is_blank(f)]
     for column in fields:
         if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():
             raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
@@ -175,6 +176,11 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
             kind, form = column.dataType.simpleString(), "lists of " if column.name in _LISTS else ""
             raise TraceError(f"{path}: column {column.name!r} is of type {kind}: expected {form}whole numbers")
     return T.StructType(fields)
+
+
+def _is_blank(column: pa.Field) -> bool:
+    """Return whether a column that is not required holds nothing but nulls."""
+    return bool(pa.types.is_null(column.type)) and column.name not in REQUIRED
 
 
 def _spark_type(path: str, column: pa.Field) -> T.DataType:
@@ -257,8 +263,31 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
     return F.col(wanted.name).cast(wanted.dataType).alias(wanted.name)
 
 
-def _of_names(mapped: names.Mapped, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
-    """A run whose names became numbers where it stands."""
+def _has_names(events: DataFrame, facts: bad_rows.Facts) -> bool:
+    """Return whether numbers of a stranger are names, or its rows leave something to guess, as in `busq.trace.parquet`.
+
+    Cost: a pass where processes have no log.
+    """
+    total, logs = bad_rows.total(facts), {process for process in facts if process is not None}
+    ends = [row[end] for row in facts.values() for end in ("nearest", "farthest") if row[end] is not None]
+    least, greatest = min([*logs, *ends], default=0), max([*logs, *ends], default=-1)
+    if least < 0 or greatest >= PROCESSES_DENSE or total["vague"] or 0 < total["sends"] == total["nowhere"]:
+        return True
+    if len(logs) > greatest:
+        return False
+    others = events.select(F.explode("destinations").alias("process")).where("process is not null").distinct()
+    if len(logs | {row[0] for row in others.collect()}) > greatest:
+        return False
+    strange = (F.col("kind") == int(Kind.SEND)) & (F.shiftright("message", 32) != F.col("process"))
+    return not total["sends"] or bool(events.where(strange).limit(1).count())
+
+
+def _of_names(spark: SparkSession, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
+    """A run whose names become numbers where it stands, or in memory."""
+    try:
+        mapped = names.load(spark, source, heads)
+    except names.InMemory as why:
+        return _load_read(spark, source, str(why))
     path = source.paths[0]
     events, bad, _ = bad_rows.without_bad(conformed(mapped.events), mapped.processes, path=path, counted=mapped.facts)
     return Loaded(

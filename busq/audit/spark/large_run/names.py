@@ -113,7 +113,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         )
     tells_senders = bool(total["senders"])
     logs = [name for name, row in facts.items() if bad_rows.has_events(row)]
-    processes, index_of = _indexed(logs, source, are_numbers=are_numbers)
+    processes, index_of = _indexed(logs, source)
     if are_numbers and total["sends"] and not total["theirs"]:
         processes, index_of = _indexed([*logs, *_others(events)], source, are_numbers=True)
         if all(int(name) == at for name, at in index_of.items()):
@@ -122,7 +122,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
     key = _key(tells_senders=tells_senders)
     seed, has_others = _seed(events, key, _lookup(index_of), source, tells_senders=tells_senders)
     if has_others:  # of which there is no log
-        processes, index_of = _indexed([*logs, *_others(events)], source, are_numbers=are_numbers)
+        processes, index_of = _indexed([*logs, *_others(events)], source)
     number = _hash(key, seed)
     called = events.select(number.alias("message"), F.col("message").cast("string").alias("label"))
     return _mapped(events, index_of, number, Mapped(events, processes, tells_senders, called=called), facts, source)
@@ -328,7 +328,7 @@ def _whole(
 
 
 def _indexed(
-    names: Iterable[str | None], source: Source, *, are_numbers: bool
+    names: Iterable[str | None], source: Source, *, are_numbers: bool = False
 ) -> tuple[tuple[str, ...], dict[str, int]]:
     """Return what people read for processes, and the index of each name."""
     distinct = list({name: None for name in names if name is not None})
