@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from mutants.table import Bound, Mutant
+from mutants.table import Bound, slips
 
 ONE = Bound(3, 1, to_all=1, crashes=1)  # of the table in docs/explanation/when-processes-die.md
 WITH_OWN = Bound(3, 1, to_all=1, with_self=1, crashes=1)
@@ -30,127 +30,116 @@ HAND_ON = (
 )
 
 
-def slips(order: str, *rows: tuple[str, str, Bound, tuple[tuple[str, str], ...]]) -> list[Mutant]:
-    return [Mutant(f"{order}:on_crash=go-on", slip, breaks, bound, changes) for slip, breaks, bound, changes in rows]
-
-
 GO_ON = [
     *slips(
-        "causal-vector",
+        "causal-vector:on_crash=go-on",
         (
             "what comes is not sent on",
             "agreement",
             ONE,
             (
-                (
-                    "  else if (goes_on)\n    busq_do_send(effects, BUSQ_TO_REST",
-                    "  else if (!goes_on)\n    busq_do_send(effects, BUSQ_TO_REST",
-                ),
+                "  else if (goes_on)\n    busq_do_send(effects, BUSQ_TO_REST",
+                "  else if (!goes_on)\n    busq_do_send(effects, BUSQ_TO_REST",
             ),
         ),
         (
             "a sender delivers its own first",
             "uniform",
             WITH_OWN,
-            (("if (event->is_for_me && !goes_on)", "if (event->is_for_me)"), (DELIVER_OWN, "  (void)goes_on;\n")),
+            ("if (event->is_for_me && !goes_on)", "if (event->is_for_me)"),
+            (DELIVER_OWN, "  (void)goes_on;\n"),
         ),
         (
             "what comes a second time is held back once more",
             "stuck",
             ONE,
-            (("(goes_on && busq_holdback_find(held, key, packet->message) < held->count)", "false"),),
+            ("(goes_on && busq_holdback_find(held, key, packet->message) < held->count)", "false"),
         ),
         (
             "who sends it on counts as its sender",
             "stuck",
             ONE,
-            (("goes_on ? busq_message_origin(packet->message) : packet->from", "packet->from"),),
+            ("goes_on ? busq_message_origin(packet->message) : packet->from", "packet->from"),
         ),
     ),
     *slips(
-        "sequencer",
+        "sequencer:on_crash=go-on",
         (
             "only the coordinator sends numbers to all",
             "agreement",
             ONE,
-            ((HAND_ON, "  ++self->passed;\n  if (gives_numbers(self))\n  " + HAND_ON.replace("++", "")),),
+            (HAND_ON, "  ++self->passed;\n  if (gives_numbers(self))\n  " + HAND_ON.replace("++", "")),
         ),
         (
             "it delivers before it sends to all",
             "uniform",
             WITH_OWN,
-            ((HAND_ON + DELIVER, DELIVER + HAND_ON),),
+            (HAND_ON + DELIVER, DELIVER + HAND_ON),
         ),
         (
             "the successor does not wait for what others have got",
             "refused",
             ONE,
-            (("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),),
+            ("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),
         ),
         (
             "a flush of the time before a second death counts",
             "refused",
             TWO_DEATHS,
-            (("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),),
+            ("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),
         ),
         (
             "nobody says that it has sent on all that came from the dead",
             "stuck",
             ONE,
-            (("if (next && next != group->self)", "if (next && next == group->self)"),),
+            ("if (next && next != group->self)", "if (next && next == group->self)"),
         ),
         (
             "the successor tells nobody that it goes on",
             "stuck",
             ONE,
-            (("  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.kind = GO});\n", ""),),
+            ("  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.kind = GO});\n", ""),
         ),
         (
             "what the dead was asked for is not asked for again",
             "stuck",
             ONE,
-            (("    self->asked = 0;\n", ""),),
+            ("    self->asked = 0;\n", ""),
         ),
         (
             "the new coordinator is asked once more for what is done",
             "duplicated",
             ONE,
             (
-                (
-                    "  busq_outbox_pop(outbox_of(self));\n",
-                    "  if (gives_numbers(self) || !self->group.suspected)\n    busq_outbox_pop(outbox_of(self));\n",
-                ),
+                "  busq_outbox_pop(outbox_of(self));\n",
+                "  if (gives_numbers(self) || !self->group.suspected)\n    busq_outbox_pop(outbox_of(self));\n",
             ),
         ),
         (
             "requests go to process 0, whoever lives",
             "stuck",
             ONE,
-            (("    self->coordinator = packet->from;\n", ""),),
+            ("    self->coordinator = packet->from;\n", ""),
         ),
         (
             "the highest process takes over, and flushes go to the lowest",
             "stuck",
             ONE,
             (
-                (
-                    "next_coordinator(group) != group->self ||",
-                    "group->self + 1 != group->n_processes || !group->suspected ||",
-                ),
+                "next_coordinator(group) != group->self ||",
+                "group->self + 1 != group->n_processes || !group->suspected ||",
             ),
         ),
     ),
     *slips(
-        "fifo-ack",
+        "fifo-ack:on_crash=go-on",
         (
             "only what is on its way to the dead is done, and not what waits behind it",
             "stuck",
             TWO,
             (
-                (
-                    "           acknowledge(self, process, effects))\n      ;",
-                    "           acknowledge(self, process, effects))\n      return;",
-                ),
+                "           acknowledge(self, process, effects))\n      ;",
+                "           acknowledge(self, process, effects))\n      return;",
             ),
         ),
         (
@@ -158,286 +147,279 @@ GO_ON = [
             "stuck",
             ALONE,
             (
-                (
-                    "< self->group.n_processes && self->group.suspected",
-                    "< self->group.n_processes && !self->group.suspected",
-                ),
+                "< self->group.n_processes && self->group.suspected",
+                "< self->group.n_processes && !self->group.suspected",
             ),
         ),
     ),
     *slips(
-        "sync",
+        "sync:on_crash=go-on",
         (
             "who waits for the dead stays passive",
             "stuck",
             ALONE,
-            (("  if (self->passive_for == dead + 1)\n    self->passive_for = NOBODY;\n", ""),),
+            ("  if (self->passive_for == dead + 1)\n    self->passive_for = NOBODY;\n", ""),
         ),
         (
             "what the dead has asked for stays in line",
             "stuck",
             ALONE,
-            ((": waiting->to == dead && waiting->note != DATA)", ": !dead && waiting->note == ACK)"),),
+            (": waiting->to == dead && waiting->note != DATA)", ": !dead && waiting->note == ACK)"),
         ),
         (
             "what the dead has sent is forgotten, too",
             "kept",
             ALONE,
-            ((": waiting->to == dead && waiting->note != DATA)", ": waiting->to == dead)"),),
+            (": waiting->to == dead && waiting->note != DATA)", ": waiting->to == dead)"),
         ),
         (
             "a message to the dead stays in line",
             "stuck",
             ALONE,
-            (("waiting->note == OWN ? is_head_to_the_dead(self) :", "waiting->note == OWN ? false :"),),
+            ("waiting->note == OWN ? is_head_to_the_dead(self) :", "waiting->note == OWN ? false :"),
         ),
         (
             "a message to the dead is not done",
             "stuck",
             ALONE,
-            (("  end_heads_to_the_dead(self, effects);\n  serve", "  serve"),),
+            ("  end_heads_to_the_dead(self, effects);\n  serve", "  serve"),
         ),
     ),
     *slips(
-        "lamport",
+        "lamport:on_crash=go-on",
         (
             "what comes is acknowledged, and not sent on",
             "agreement",
             ONE,
             (
-                (
-                    ".stamp = packet->stamp, .kind = DATA});\n    return",
-                    ".stamp = self->clock, .kind = ACK});\n    return",
-                ),
+                ".stamp = packet->stamp, .kind = DATA});\n    return",
+                ".stamp = self->clock, .kind = ACK});\n    return",
             ),
         ),
         (
             "it waits for something of the dead",
             "stuck",
             ONE,
-            (("!busq_group_suspects(group, process) &&", "true &&"),),
+            ("!busq_group_suspects(group, process) &&", "true &&"),
         ),
         (
             "it does not wait for what others have got of the dead",
             "total",
             WITH_OWN,
-            (("(group->suspected && group->suspected & ~*flushed_of(self, process))", "false"),),
+            ("(group->suspected && group->suspected & ~*flushed_of(self, process))", "false"),
         ),
         (
             "a process says that it has sent on all that came from the dead to one other alone",
             "stuck",
             ONE,
             (
-                (
-                    "busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
-                    "busq_do_send(effects, !self->group.self, (busq_order_packet){.note",
-                ),
+                "busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
+                "busq_do_send(effects, !self->group.self, (busq_order_packet){.note",
             ),
         ),
         (
             "what has come before is queued once more",
             "duplicated",
             ONE,
-            (("  busq_do_ignore(effects);\n  return true;", "  return false;"),),
+            ("  busq_do_ignore(effects);\n  return true;", "  return false;"),
         ),
     ),
     *slips(
-        "token",
+        "token:on_crash=go-on",
         (
             "what comes is not sent on",
             "agreement",
             ONE,
-            (("  if (goes_on(&self->group))\n    busq_do_send(", "  if (!goes_on(&self->group))\n    busq_do_send("),),
+            ("  if (goes_on(&self->group))\n    busq_do_send(", "  if (!goes_on(&self->group))\n    busq_do_send("),
         ),
         (
             "what has come before is held back once more",
             "stuck",
             ONE,
-            (("  if (goes_on(&self->group) && (packet->stamp <", "  if (!goes_on(&self->group) && (packet->stamp <"),),
+            ("  if (goes_on(&self->group) && (packet->stamp <", "  if (!goes_on(&self->group) && (packet->stamp <"),
         ),
         (
             "nobody makes a token",
             "stuck",
             ONE,
-            (("  make_token(self);\n", "  if (0)\n    make_token(self);\n"),),
+            ("  make_token(self);\n", "  if (0)\n    make_token(self);\n"),
         ),
         (
             "a token is made before the others have flushed",
             "agreement",
             WITH_OWN,
-            (("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),),
+            ("&& group->suspected & ~self->flushed[process])", "&& !group->suspected)"),
         ),
         (
             "a flush of the time before a second death counts",
             "stuck",
             TWO_DEATHS,
-            (("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),),
+            ("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),
         ),
         (
             "nobody says that it has sent on all that came from the dead",
             "stuck",
             ONE,
-            (("  if (lowest(self) != self->group.self)\n", "  if (0)\n"),),
+            ("  if (lowest(self) != self->group.self)\n", "  if (0)\n"),
         ),
         (
             "who has the token keeps it when a process dies",
             "agreement",
             WITH_OWN,
-            (("  give_up(self);\n  if (lowest", "  if (lowest"),),
+            ("  give_up(self);\n  if (lowest", "  if (lowest"),
         ),
         (
             "a token of the time before a death is taken",
             "agreement",
             WITH_OWN,
-            (("  if (packet->note >> 16 < n_dead(self))\n    return;\n", ""),),
+            ("  if (packet->note >> 16 < n_dead(self))\n    return;\n", ""),
         ),
         (
             "the token goes on to the dead",
             "stuck",
             ONE,
-            (("  while (busq_group_suspects(&self->group, next));", "  while (next == self->group.self);"),),
+            ("  while (busq_group_suspects(&self->group, next));", "  while (next == self->group.self);"),
         ),
         (
             "a wish of the dead goes round for ever",
             "endless",
             Bound(3, 1, to_all=1, crashes=1, counts_moves=1),
-            (("  if (busq_group_suspects(&self->group, packet->note))\n    return;\n", ""),),
+            ("  if (busq_group_suspects(&self->group, packet->note))\n    return;\n", ""),
         ),
     ),
     *slips(
-        "skeen",
+        "skeen:on_crash=go-on",
         (
             "what comes is not sent on",
             "stuck",
             ONE,
-            ((SEND_ON, "  if (0)\n" + SEND_ON),),
+            (SEND_ON, "  if (0)\n" + SEND_ON),
         ),
         (
             "it does not wait for DATA that may come",
             "duplicated",
             ONE,
-            (("!(entry->note & ~self->group.suspected & ~is_open)", "true"),),
+            ("!(entry->note & ~self->group.suspected & ~is_open)", "true"),
         ),
         (
             "it waits for DATA of the dead",
             "stuck",
             ONE,
-            (("~self->group.suspected & ~is_open)", "~is_open)"),),
+            ("~self->group.suspected & ~is_open)", "~is_open)"),
         ),
         (
             "it does not wait for what others have heard of the dead",
             "total",
             WITH_OWN,
-            (("(!entry->from || have_all_flushed(self))", "true"),),
+            ("(!entry->from || have_all_flushed(self))", "true"),
         ),
         (
             "what was heard of the dead is not told",
             "total",
             WITH_OWN,
-            (("    if (entry->note)\n      busq_do_send(", "    if (!entry)\n      busq_do_send("),),
+            ("    if (entry->note)\n      busq_do_send(", "    if (!entry)\n      busq_do_send("),
         ),
         (
             "it says that it has told before it tells",
             "total",
             WITH_OWN,
-            FLUSH_FIRST,
+            *FLUSH_FIRST,
         ),
         (
             "nobody says that it has told what it has heard",
             "stuck",
             ONE,
-            (("  if (self->to_tell == 1 &&", "  if (0 &&"), ("  if (!self->to_tell)\n", "  self->to_tell = 0;\n")),
+            ("  if (self->to_tell == 1 &&", "  if (0 &&"),
+            ("  if (!self->to_tell)\n", "  self->to_tell = 0;\n"),
         ),
         (
             "it does not wait for all to tell",
             "total",
             WITH_OWN,
-            (("&& group->suspected & ~self->flushed[process])", "&& process == group->n_processes)"),),
+            ("&& group->suspected & ~self->flushed[process])", "&& process == group->n_processes)"),
         ),
         (
             "a flush of the time before a second death counts",
             "total",
             TWO_DEATHS,
-            (("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),),
+            ("&& group->suspected & ~self->flushed[process])", "&& !self->flushed[process])"),
         ),
         (
             "what is settled is not sent to the others",
             "total",
             WITH_OWN,
-            ((SEND_FINAL, "    if (0)\n  " + SEND_FINAL),),
+            (SEND_FINAL, "    if (0)\n  " + SEND_FINAL),
         ),
         (
             "a larger proposal changes nothing",
             "total",
             ONE,
-            (("  if (packet->stamp > entry->key)\n", "  if (packet->stamp == entry->key + 99)\n"),),
+            ("  if (packet->stamp > entry->key)\n", "  if (packet->stamp == entry->key + 99)\n"),
         ),
         (
             "the clock is not raised by what is settled",
             "invariant",
             ONE,
-            (("    self->clock = larger(self->clock, entry->key);\n", ""),),
+            ("    self->clock = larger(self->clock, entry->key);\n", ""),
         ),
     ),
     *slips(
-        "abcast",
+        "abcast:on_crash=go-on",
         (
             "it says that it has told before it tells",
             "total",
             WITH_OWN,
-            FLUSH_FIRST,
+            *FLUSH_FIRST,
         ),
         (
             "it counts who has died, and not what others have heard of it",
             "total",
             WITH_OWN,
-            (("(!entry->from || have_all_flushed(self))", "true"),),
+            ("(!entry->from || have_all_flushed(self))", "true"),
         ),
     ),
     *slips(
-        "mfss",
+        "mfss:on_crash=go-on",
         (
             "only what is on its way to the dead is done, and not what waits behind it",
             "stuck",
             TWO,
-            (("  while (self->outbox.count && busq_group", "  if (self->is_unacked && busq_group"),),
+            ("  while (self->outbox.count && busq_group", "  if (self->is_unacked && busq_group"),
         ),
         (
             "nothing is done for the dead",
             "stuck",
             ALONE,
-            (("  end_heads_to_the_dead(self, effects);\n", ""),),
+            ("  end_heads_to_the_dead(self, effects);\n", ""),
         ),
         (
             "what is done for the dead counts as unacknowledged",
             "invariant",
             ALONE,
-            (("    self->is_unacked = 0;\n    busq_do_done(effects, head", "    busq_do_done(effects, head"),),
+            ("    self->is_unacked = 0;\n    busq_do_done(effects, head", "    busq_do_done(effects, head"),
         ),
     ),
     *slips(
-        "cykas",
+        "cykas:on_crash=go-on",
         (
             "a secret of the dead ends before all earlier messages have arrived",
             "causal",
             TWO,
-            (("!has_arrived_everywhere(self, process))", "0)"),),
+            ("!has_arrived_everywhere(self, process))", "0)"),
         ),
         (
             "a secret of the dead is kept for ever",
             "stuck",
             TWO,
-            (("    self->mode -= (int32_t)other_at(self, process)->to;\n", ""),),
+            ("    self->mode -= (int32_t)other_at(self, process)->to;\n", ""),
         ),
         (
             "nobody says that all of the dead has arrived",
             "stuck",
             TWO,
             (
-                (
-                    "  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
-                    "  if (dead == self->group.self)\n    busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
-                ),
+                "  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
+                "  if (dead == self->group.self)\n    busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet){.note",
             ),
         ),
         (
@@ -445,29 +427,27 @@ GO_ON = [
             "stuck",
             TWO,
             (
-                (
-                    "  if (entry)\n    entry->note |= IS_ACKED;\n  busq_do_send",
-                    "  if (entry)\n    entry->note |= 0;\n  busq_do_send",
-                ),
+                "  if (entry)\n    entry->note |= IS_ACKED;\n  busq_do_send",
+                "  if (entry)\n    entry->note |= 0;\n  busq_do_send",
             ),
         ),
         (
             "a message to the dead waits to be acknowledged",
             "stuck",
             ALONE,
-            (("    if (busq_group_suspects(&self->group, head->to)) {", "    if (head->to == self->group.self) {"),),
+            ("    if (busq_group_suspects(&self->group, head->to)) {", "    if (head->to == self->group.self) {"),
         ),
         (
             "it waits for the dead to say that all of the dead has arrived",
             "stuck",
             TWO,
-            (("!busq_group_suspects(&self->group, process) &&\n", "true &&\n"),),
+            ("!busq_group_suspects(&self->group, process) &&\n", "true &&\n"),
         ),
         (
             "a YCT that has come is owed still",
             "invariant",
             TWO,
-            (("      other_at(self, packet->from)->to--;\n", "      (void)0;\n"),),
+            ("      other_at(self, packet->from)->to--;\n", "      (void)0;\n"),
         ),
     ),
 ]
