@@ -390,7 +390,7 @@ def test_a_file_without_rows_is_no_run_that_holds(spark: SparkSession, tmp_path:
 
 
 def odd_tables() -> dict[str, list[dict[str, Any]]]:
-    """Return rows that nobody knows, and names of any letters."""
+    """Return rows of unknown kinds, and with names of any letters, by what they are about."""
     cells = (("ann", "send", "m1", ["bob", "zoe"]), ("ann", "send", "m2", ["bob"]), ("bob", "taken", "m1", None))
     vague = [*cells, ("bob", "deliver", "m2", None), ("bob", "deliver", "m9", None), ("ann", "posted", "m9", None)]
     silent = [cells[0], ("bob", "deliver", "m9", None), ("bob", "deliver", "m1", None)]
