@@ -20,7 +20,7 @@ from busq.audit.message_names import Words
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, VALID, Check, RunAudit
 from busq.lab.observers import PROPERTIES, REMARKS, History, Verdict, core_of, judge_raw
-from busq.trace import guesses
+from busq.trace import guesses, message_column
 from busq.trace.finding import Finding
 from busq.trace.run import Run
 from busq.trace.schema import Kind
@@ -156,12 +156,17 @@ class _Case:
 
     def judge(self, judged: frozenset[str]) -> Iterator[Check]:
         """Judge what is asked for; notes findings and figures on the way."""
-        names = tuple(name for name in PROPERTIES if name in judged) + REMARKS
+        wanted = judged | {"phantom"} if self.run.source.format in message_column.TABLES else judged
+        names = tuple(name for name in PROPERTIES if name in wanted) + REMARKS
         judgement, verdicts = judge_raw(self.history, names, self.run.processes, self.words.message)
         self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
         self.findings += unknown.idle(self.run, self.messages, self.deliveries)
         self._remark(verdicts)
+        if "phantom" in checks and not self.run.is_live:
+            counts = sum(kinds[Kind.SEND] for kinds in self.counts), self.deliveries, checks["phantom"].count
+            self.findings += message_column.doubted(self.run.source, *counts)
+        checks = {name: check for name, check in checks.items() if name in judged}
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):
             absent = checks.get("lost"), checks.get("phantom")

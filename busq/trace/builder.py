@@ -79,7 +79,10 @@ def by_nature(names: Iterable[str]) -> list[str]:
 
 def _key(name: str) -> list[tuple[int, int, str]]:
     parts = re.split(r"(\d+)", name)
-    return [(0, int(part), part) if part.isdecimal() and part.isascii() else (1, 0, part) for part in parts]
+    return [
+        (0, int(part), part) if part.isdecimal() and part.isascii() and len(part) < 99 else (1, 0, part)
+        for part in parts
+    ]
 
 
 def as_list(clock: Mapping[int, int], processes: int) -> list[int]:

@@ -44,7 +44,7 @@ __all__ = ["PROCESSES_MAX", "Processes", "indexed", "mapped", "named", "numbered
 PROCESSES_MAX = 65536
 _MAPPED = frozenset({"process", "kind", "message", "destinations", "sender"})
 _KEPT = ("time_ns", "commit_ns", "end_ns", "stamp")  # columns that stay as they are
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"-?\d{1,99}", re.ASCII)
 _NEVER = np.iinfo(np.int64).max
 
 
@@ -141,14 +141,15 @@ def indexed(values: Sequence[Any], number: re.Pattern[str] = _NUMBER) -> tuple[l
     Small numbers are indices: then there are also those below the greatest that the log does not mention; numbers in
     text are names.
 
-    >>> indexed([2, 0]), indexed(["10", "9"])
-    ((['0', '1', '2'], ['p0', 'p1', 'p2'], [2, 0]), (['9', '10'], ['p9', 'p10'], [1, 0]))
+    >>> indexed([2, 0]), indexed(["2", "-1"])
+    ((['0', '1', '2'], ['p0', 'p1', 'p2'], [2, 0]), (['-1', '2'], ['p-1', 'p2'], [1, 0]))
     """
     are_numbers = bool(values) and isinstance(values[0], int)
     if are_numbers and min(values) >= 0 and max(values) < 4 * len(values) + 16:
         names = [str(index) for index in range(max(values) + 1)]
         return names, [f"p{name}" for name in names], list(values)
-    names = by_nature(map(str, values))
+    names = list(map(str, values))
+    names = sorted(names, key=int) if all(map(_NUMBER.fullmatch, names)) else by_nature(names)
     places = {name: place for place, name in enumerate(names)}
     labels = [f"p{name}" for name in names] if all(map(number.fullmatch, names)) else names
     return names, labels, [places[str(value)] for value in values]

@@ -107,16 +107,40 @@ def opened(path: str) -> Any:
 
 
 def walk(root: str) -> Iterator[str]:
-    """Give all files below a folder, in the order of their names, but for those that are hidden; OSError."""
+    """Give all files below a folder, in the order of their names, but for those that are hidden; OSError.
+
+    Folders behind symbolic links are searched last, each one once.
+    """
     if is_remote(root):
         yield from _walk_far(root)
         return
-    for folder, folders, names in os.walk(root):
+    looked_in: set[str] = set()
+    roots = [root]
+    while roots:
+        yield from _walk_near(roots.pop(0), os.path.realpath(root), looked_in, roots)
+
+
+def _walk_near(root: str, first: str, looked_in: set[str], links: list[str]) -> Iterator[str]:
+    """Give the files below a folder that was not `looked_in`; symbolic links to others are put behind the `links`.
+
+    A link to a folder that the search began in (`first`), or that contains it, leads to nothing that is below.
+    """
+    for folder, folders, names in os.walk(root, onerror=_raise):
+        its = os.path.realpath(folder)
+        if its in looked_in or first.startswith(os.path.join(its, "")):
+            folders.clear()
+            continue
+        looked_in.add(its)
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
+        links += [path for name in folders if os.path.islink(path := os.path.join(folder, name))]
         for name in sorted(names):
             path = os.path.join(folder, name)
             if not _is_hidden(name) and os.path.isfile(path):
                 yield path
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _walk_far(root: str) -> Iterator[str]:

@@ -115,7 +115,7 @@ def draw_shape(seed: int) -> Shape:
 # ---- names ----
 
 
-def _process_names(style: str, count: int, rng: random.Random, *, are_numbers: bool) -> list[Any]:
+def _process_names(style: str, count: int, rng: random.Random) -> list[Any]:
     """Names for processes, in the order in which they are read: so their indices stay as they are."""
     if style == "index":
         return list(range(count))
@@ -123,19 +123,12 @@ def _process_names(style: str, count: int, rng: random.Random, *, are_numbers: b
         return sorted(rng.sample(range(1, 100_000), count))
     if style == "below zero":
         numbers = rng.sample([*range(-50, 50), 1 << 40, -(1 << 40), (1 << 62) + 1], count)
-        return sorted(numbers) if are_numbers else _by_text(numbers)
+        return sorted(numbers)
     if style == "uuid":
         letters = "abcdef"  # ahead of the digits, whose size would decide
         names = [str(uuid.UUID(int=rng.getrandbits(128))) for _ in range(count)]
         return sorted(f"{letters[i]}-{name}" for i, name in enumerate(names))
     return ["ann", "bob, the 2nd", "cleo", "dora/7", 'eve "é"', "fay", "gus", "hal"][:count]
-
-
-def _by_text(numbers: Sequence[int]) -> list[int]:
-    """As busq puts numbers that are no indices: as text, by nature."""
-    from busq.trace.builder import by_nature
-
-    return [int(name) for name in by_nature(map(str, numbers))]
 
 
 def _message_names(style: str, messages: Sequence[int], rng: random.Random) -> dict[int, Any]:
@@ -209,7 +202,7 @@ def _without(shape: Shape, rows: list[list[Row]]) -> list[list[Row]]:
 def _events(shape: Shape, run: str, rows: Sequence[Sequence[Row]], rng: random.Random) -> Iterator[Row]:
     """The events of a run with their names, a flat list of them."""
     its = random.Random(f"{shape.seed} {run}")
-    processes = _process_names(shape.processes, len(rows), its, are_numbers=shape.format == "parquet")
+    processes = _process_names(shape.processes, len(rows), its)
     messages = sorted({row["message"] for log in rows for row in log if row["message"] is not None})
     names = _message_names(shape.messages, messages, rng)
     senders = {

@@ -340,3 +340,29 @@ def test_numbers_of_kinds_may_be_texts_or_fractions_in_parquet(tmp_path: Path, k
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     run = judged(tmp_path / "a.parquet")
     assert (run.messages, run.deliveries, verdicts(run)["lost"]) == (1, 1, "valid")
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "told"),
+    [
+        ("id order", {}, "the column 'id' seems to name rows, not messages: try --field message=order"),
+        ("Msg-Id order", {}, "try --field message=order"),
+        ("id other", {}, "--field message=COLUMN names another one"),
+        ("msg other", {}, ""),
+        ("id order", {"field.message": "id"}, ""),
+        ("other id order", {"field.message": "order"}, ""),
+    ],
+)
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_column_that_names_rows_is_no_message(
+    columns: str, options: dict[str, str], told: str, ending: str, tmp_path: Path
+) -> None:
+    lines = ["process,kind,to," + columns.replace(" ", ",")]
+    for at in range(6):
+        values = [f"o{at % 3}" if name == "order" else f"r{at}" for name in columns.split()]
+        lines.append(",".join(["ann,send,bob" if at < 3 else "bob,deliver,", *values]))
+    write_table("\n".join(lines) + "\n", tmp_path / f"a.{ending}")
+    (run,) = busq.audit.audit(tmp_path, options=options, checks=["fifo", "phantom"]).runs
+    assert [told in one.text for one in run.findings if one.kind == "message-column"] == [True] * bool(told)
+    is_known = "valid" if options == {"field.message": "order"} else "invalid"
+    assert verdicts(run) == {"phantom": "unknown" if told else is_known, "fifo": "unknown" if told else "valid"}

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from samples import orders  # noqa: E402
 
 from busq import trace  # noqa: E402
-from busq.trace import TraceError, Writer, find, read  # noqa: E402
+from busq.trace import TraceError, Writer, find, places, read  # noqa: E402
 
 TEXTS = {
     "1.output": ("epfl", "b 1\nd 1 1\n"),
@@ -87,6 +87,18 @@ def test_what_is_hidden_is_passed_over(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("b 1\n")
     assert [source.name for source in trace.find(tmp_path).sources] == ["sub"]
+
+
+def test_folders_behind_symbolic_links_are_searched_once(tmp_path: Path) -> None:
+    logs, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    for folder, number in ((logs / "day", 1), (elsewhere / "below", 2)):
+        folder.mkdir(parents=True)
+        (folder / f"{number}.output").write_text("b 1\n")
+    links = {"a": "day", "day/up": "..", "out": str(tmp_path), "far": str(elsewhere), "gone": "nowhere"}
+    for name, target in (links | {"again": "far", ".hidden": str(elsewhere)}).items():
+        (logs / name).symlink_to(target)
+    (elsewhere / "below" / "back").symlink_to(elsewhere)
+    assert list(places.walk(str(logs))) == [str(logs / "day/1.output"), str(logs / "again/below/2.output")]
 
 
 def test_a_path_given_twice_is_read_once(tmp_path: Path) -> None:

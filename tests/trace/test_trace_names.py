@@ -27,6 +27,7 @@ NAMES = {
     "bytes": (lambda p: f"p{p}", lambda n: uuid.UUID(int=n).bytes),
     "far numbers": (lambda p: 70_000 + p, lambda n: 1 << 62 | n),
     "negative": (lambda p: -1 - p, lambda n: -n),
+    "thousands of digits": (lambda p: f"{p}{5:05000}", lambda n: f"{n}{7:05000}"),
     "beyond 63 bits": (lambda p: p, lambda n: (1 << 64) - n),
 }
 

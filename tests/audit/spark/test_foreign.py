@@ -423,6 +423,12 @@ def odd_tables() -> dict[str, list[dict[str, Any]]]:
         sent = {"process": by, "kind": 1, "message": message, "destinations": [to] if by else None, "position": 0}
         both = (sent, sent | {"process": to, "kind": 0})
         tables[f"{message} of {by}"] = [row | {"stamp": None, "label": None} for row in both]
+    rows = [("a", "send", ["b"], 1), ("b", "deliver", None, 4)]
+    tables["rows called id"] = [
+        {"process": by, "position": at, "kind": kind, "id": first + at, "destinations": to, "order": f"o{at}"}
+        for by, kind, to, first in rows
+        for at in range(3)
+    ]
     words = {"send": 1, "deliver": 0, "forward": 77, "ack": -5}
     tables["forwarded"] = [row | {"kind": words[row["kind"]]} for row in tables["forwarded"]]
     return tables

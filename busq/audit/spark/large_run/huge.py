@@ -60,6 +60,7 @@ from busq.audit.times import Pace
 from busq.lab.observers import REMARKS
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
+from busq.trace.message_column import doubted
 from busq.trace.run import Source
 
 __all__ = ["audit"]
@@ -257,6 +258,9 @@ def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: fro
         found.checks["clock"] = judge_clocks(case)
     if "views" in judged:
         found.checks["views"] = judge_views(case)
+    if "phantom" in found.checks:
+        counts = case.total("sends"), case.total("deliveries"), found.checks["phantom"].count
+        case.findings += doubted(case.source, *counts)
     found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
     case.findings += found.remarks
     return found
