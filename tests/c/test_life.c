@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots that are used again, messages that are held, sleeping and waking, and what any of these leaves behind where a process is
- * killed.  What users are promised of names, death, forks and shutdown is in tests/core/test_api.py and test_processes.py. */
+/* Slots that are used again, messages that are held, and what either leaves behind where a process is killed.  What users are
+ * promised of names, death, forks and shutdown is in tests/core/test_api.py and test_processes.py; sleeping and waking in
+ * test_wake.c, with descriptors test_descriptor_steps.c. */
 #include "harness/company.h"
 #include "harness/test.h"
 #include <dirent.h>
-#include <poll.h>
 #include <pthread.h>
-
-#define FOR_EVER_NS INT64_C(60000000000)
-
-static uint64_t now_ns(void)
-{
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static uint32_t open_descriptors(void)
 {
@@ -25,12 +16,6 @@ static uint32_t open_descriptors(void)
     count++;
   closedir(directory);
   return count;
-}
-
-static void sleep_ms(long ms)
-{
-  const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-  nanosleep(&pause, NULL);
 }
 
 /* ---- names and slots ---- */
@@ -88,7 +73,7 @@ TEST(test_many_lives_leave_nothing_behind)
   meet(4, 8, 1 << 16);
   busq_peer *a = join("a");
   const uint32_t descriptors = open_descriptors();
-  const uint64_t lives = check_share(100000), began_ns = now_ns();
+  const uint64_t lives = check_share(100000);
   for (uint64_t life = 0; life < lives; life++) {
     busq_peer *b = join("b");
     if (life % 16 == 0) {
@@ -100,7 +85,6 @@ TEST(test_many_lives_leave_nothing_behind)
     }
     leave(b);
   }
-  printf("    %" PRIu64 " lives, %" PRIu64 " ns each\n", lives, (now_ns() - began_ns) / lives);
   CHECK_EQUAL(open_descriptors(), descriptors);
   leave(a);
   CHECK_EQUAL(used_bytes(), 0);
@@ -176,146 +160,6 @@ TEST(test_a_held_message_outlives_the_closing_of_its_receiver)
   CHECK_EQUAL(try_join("c", &nobody), BUSQ_NO_SPACE);
   busq_peer_release(b, &held);
   join("c");
-}
-
-/* ---- waiting ---- */
-
-typedef struct {
-  busq_peer *peer;
-  uint64_t target;
-  int result;
-  uint64_t ended_ns;
-} waiter;
-
-static void *receive_waiting(void *argument)
-{
-  waiter *self = argument;
-  busq_message message;
-  uint32_t count;
-  do
-    self->result = busq_peer_recv(self->peer, &message, 1, &count, FOR_EVER_NS);
-  while (self->result == BUSQ_INTERRUPTED);
-  self->ended_ns = now_ns();
-  if (self->result == BUSQ_OK)
-    busq_peer_release(self->peer, &message);
-  return NULL;
-}
-
-static void *send_waiting(void *argument)
-{
-  waiter *self = argument;
-  do
-    self->result = busq_peer_send(self->peer, &self->target, 1, "x", 1, FOR_EVER_NS);
-  while (self->result == BUSQ_INTERRUPTED);
-  self->ended_ns = now_ns();
-  return NULL;
-}
-
-static pthread_t begin_waiting(void *(*body)(void *), waiter *self)
-{
-  pthread_t thread;
-  CHECK(pthread_create(&thread, NULL, body, self) == 0);
-  sleep_ms(30);
-  return thread;
-}
-
-/* Far less than what sleeping for a slice by mistake would cost, each time. */
-static void ended_with(pthread_t thread, const waiter *self, int result, uint64_t since_ns)
-{
-  CHECK(pthread_join(thread, NULL) == 0);
-  CHECK_EQUAL(self->result, result);
-  CHECK(self->ended_ns - since_ns < UINT64_C(20000000000));
-}
-
-TEST(test_a_sleeping_receiver_is_woken_by_a_message)
-{
-  meet(3, 8, 4096);
-  waiter w = {.peer = join("b")};
-  busq_peer *a = join("a");
-  uint64_t slept_ns = 0;
-  for (int i = 0; i < 10; i++) {
-    const pthread_t thread = begin_waiting(receive_waiting, &w);
-    const uint64_t sent_ns = now_ns();
-    said(a, "b", "wake up");
-    ended_with(thread, &w, BUSQ_OK, sent_ns);
-    slept_ns += w.ended_ns - sent_ns;
-  }
-  printf("    woken after %" PRIu64 " us on average\n", slept_ns / 10000);
-}
-
-TEST(test_a_sender_that_waits_for_room_goes_on_when_there_is_some)
-{
-  meet(3, 2, 4096);
-  busq_peer *b = join("b");
-  waiter w = {.peer = join("a")};
-  CHECK_EQUAL(look_up(w.peer, "b", &w.target), 1);
-  for (int i = 0; i < 10; i++) {
-    said(w.peer, "b", "1");
-    said(w.peer, "b", "2");
-    const pthread_t thread = begin_waiting(send_waiting, &w);
-    const uint64_t since_ns = now_ns();
-    busq_message message;
-    CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
-    busq_peer_release(b, &message);
-    ended_with(thread, &w, BUSQ_OK, since_ns);
-    hears(b, "2 x");
-  }
-}
-
-static bool is_readable(int fd)
-{
-  struct pollfd entry = {.fd = fd, .events = POLLIN};
-  CHECK(poll(&entry, 1, 0) >= 0);
-  return entry.revents & POLLIN;
-}
-
-typedef struct {
-  uint32_t ready;
-  uint32_t go_on;
-  uint32_t is_over;
-} meeting;
-
-static void late_body(void *argument)
-{
-  meeting *m = argument;
-  arrive();
-  busq_peer *c = join("c");
-  wait_for(&m->go_on, 1);
-  sleep_ms(20);
-  said(c, "b", "from afar");
-}
-
-TEST(test_the_descriptor_is_readable_while_there_is_something_to_receive)
-{
-  meeting *m = shared_memory(sizeof *m);
-  meet(3, 8, 4096);
-  busq_peer *a = join("a"), *b = join("b");
-  int fd;
-  CHECK_EQUAL(busq_peer_fileno(b, &fd), BUSQ_OK);
-  CHECK(!is_readable(fd));
-  said(a, "b", "1");
-  said(a, "b", "2");
-  CHECK(is_readable(fd));
-  busq_message message;
-  CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
-  busq_peer_release(b, &message);
-  CHECK(is_readable(fd));
-  hears(b, "2");
-  CHECK(!is_readable(fd));
-  const pid_t pid = in_a_child(late_body, m);
-  struct pollfd entry = {.fd = fd, .events = POLLIN};
-  tell(&m->go_on);
-  /* It may be readable once too often: a peer that finds nothing waits again. */
-  int result = BUSQ_EMPTY;
-  while (result != BUSQ_OK) {
-    CHECK_EQUAL(poll(&entry, 1, 20000), 1);
-    result = take_now(b, &message);
-    CHECK(result == BUSQ_OK || result == BUSQ_EMPTY);
-  }
-  CHECK(message.size_bytes == strlen("from afar") && !memcmp(message.data, "from afar", message.size_bytes));
-  busq_peer_release(b, &message);
-  ends_well(pid);
-  munmap(m, sizeof *m);
 }
 
 /* ---- a company in which any process may be killed at any time ---- */

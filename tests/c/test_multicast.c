@@ -1,36 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ordered multicast through the public interface, first in one process step by step, then between processes that
- * run. */
+/* The ordered multicast through the public interface, first in one process step by step, then between processes that run.  What a
+ * message is, of any size and to any receivers, is in tests/core/test_api.py. */
 #include "busq_lab.h"
 #include "harness/company.h"
 #include "harness/test.h"
 
 /* ---- one process ---- */
-
-TEST(test_a_message_to_one_peer_arrives_there_and_nowhere_else)
-{
-  meet(4, 8, 4096);
-  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol");
-  said(alice, "bob", "m1");
-  said(carol, "bob", "m2");
-  hears(bob, "m1 m2");
-  hears(alice, "");
-  hears(carol, "");
-}
-
-TEST(test_a_multicast_reaches_every_receiver_once)
-{
-  meet(4, 8, 4096);
-  busq_peer *alice = join("alice"), *bob = join("bob"), *carol = join("carol"), *dan = join("dan");
-  said(alice, "bob carol dan", "m1");
-  hears(bob, "m1");
-  hears(carol, "m1");
-  hears(dan, "m1");
-  said(alice, "alice dan", "m2");
-  hears(alice, "m2");
-  hears(dan, "m2");
-  hears(bob, "");
-}
 
 /* Two senders, two receivers, all clocks different, receivers named in opposite orders. */
 TEST(test_two_senders_two_receivers_in_crossed_orders)
@@ -53,19 +28,6 @@ TEST(test_two_senders_two_receivers_in_crossed_orders)
   hears(x, "from-b from-a");
 }
 
-TEST(test_messages_of_one_sender_arrive_in_the_order_of_sending)
-{
-  meet(4, 16, 4096);
-  busq_peer *a = join("a"), *b = join("b"), *c = join("c");
-  said(a, "b", "1");
-  said(a, "b c", "2");
-  said(a, "c", "3");
-  said(a, "c b", "4");
-  said(a, "b", "5");
-  hears(b, "1 2 4 5");
-  hears(c, "2 3 4");
-}
-
 /* The news overtakes on its way outside the bus, yet not on the bus. */
 TEST(test_an_effect_comes_after_its_cause_even_through_a_side_channel)
 {
@@ -77,18 +39,6 @@ TEST(test_an_effect_comes_after_its_cause_even_through_a_side_channel)
     said(d, "c", "effect"); /* d learned it from b, but not through the bus */
     hears(c, "cause effect");
   }
-}
-
-TEST(test_two_threads_of_talk_that_share_one_receiver_stay_in_causal_order)
-{
-  meet(4, 8, 4096);
-  busq_peer *a = join("a"), *b = join("b"), *c = join("c"), *d = join("d");
-  said(a, "b d", "1");
-  hears(b, "1");
-  said(b, "c d", "2");
-  hears(c, "2");
-  said(c, "d", "3");
-  hears(d, "1 2 3");
 }
 
 /* ---- what is refused, is refused before any peer got anything ---- */
@@ -138,37 +88,6 @@ TEST(test_a_full_receiver_and_nobody_gets_the_message)
   said(a, "b c", "y");
   hears(b, "y");
   hears(c, "y");
-}
-
-TEST(test_what_can_never_fit_is_too_large)
-{
-  meet(2, 4, 65536);
-  busq_peer *a = join("a");
-  uint64_t self;
-  char *large = calloc(1, 65537);
-  CHECK(large);
-  CHECK_EQUAL(look_up(a, "a", &self), 1);
-  CHECK_EQUAL(busq_peer_send(a, &self, 1, large, 65537, 0), BUSQ_TOO_LARGE);
-  CHECK_EQUAL(busq_peer_send(a, &self, 1, large, 65536, 0), BUSQ_OK);
-  busq_message message;
-  CHECK_EQUAL(take_now(a, &message), BUSQ_OK);
-  CHECK_EQUAL(message.size_bytes, 65536);
-  CHECK(memcmp(message.data, large, 65536) == 0);
-  busq_peer_release(a, &message);
-  free(large);
-}
-
-TEST(test_messages_of_no_bytes_are_messages)
-{
-  meet(2, 4, 4096);
-  busq_peer *a = join("a"), *b = join("b");
-  busq_message message;
-  said(a, "a b", "");
-  CHECK_EQUAL(take_now(b, &message), BUSQ_OK);
-  CHECK_EQUAL(message.size_bytes, 0);
-  busq_peer_release(b, &message);
-  hears(a, "");
-  CHECK_EQUAL(take_now(a, &message), BUSQ_EMPTY);
 }
 
 TEST(test_all_sizes_arrive_intact)
