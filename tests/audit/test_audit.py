@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import random
 from collections.abc import Iterable
 from dataclasses import replace
@@ -67,15 +65,6 @@ def _row(names: list[str], process: int, event: str) -> Row:
 
 def faults(found: RunAudit) -> dict[str, int]:
     return {name: check.count for name, check in found.checks.items() if check.count}
-
-
-MODULES = "blocks columns compare cut many message_names native order_claims output tables times unknown"
-
-
-@pytest.mark.parametrize("name", MODULES.split())
-def test_examples_in_the_documentation_run(name: str) -> None:
-    module = importlib.import_module(f"busq.audit.{name}")
-    assert doctest.testmod(module).failed == 0
 
 
 # ---- verdicts and their words ----

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import array
 import ctypes
-import doctest
 import functools
 import gc
-import importlib
-import importlib.util
 import inspect
 import math
 import mmap
@@ -59,16 +56,6 @@ def test_the_public_names_are_those_of_the_design() -> None:
 )
 def test_errors_are_also_what_the_standard_library_calls_them(error: type, bases: list[type]) -> None:
     assert all(issubclass(error, base) for base in bases)
-
-
-def test_the_examples_in_the_docstrings_run() -> None:
-    names = "_port.objects _state.exchange _state.plain_codec _state.replica_base _state.replica_values"
-    names += " _state.replica_locks _state.transfer _util.humanize aio bus codec errors groups nodes ordered"
-    names += " orders peer queues replica"
-    for name in names.split():
-        result = doctest.testmod(importlib.import_module(f"busq.{name}"))
-        assert result.failed == 0, name
-        assert result.attempted > 0, f"{name} has no example"
 
 
 def test_importing_busq_brings_no_large_library_along() -> None:

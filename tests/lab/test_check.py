@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import itertools
 import random
 from collections.abc import Iterator
@@ -52,19 +50,6 @@ def violation(order: str, *bound: int, **options: object) -> Counterexample:
     assert found.doubts == ()
     assert found.counterexample is not None
     return found.counterexample
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(f"busq.lab.check{name}" for name in ("", ".checker", ".lattice", ".plan", ".queues", ".result", ".witness")),
-        "busq.cli.check_show",
-    ],
-)
-def test_the_examples_of_the_documentation_run(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(name))
-    assert result.failed == 0
-    assert result.attempted > 0
 
 
 # ---- what is searched ----

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import re
 
@@ -11,7 +10,6 @@ import pytest
 from conftest import ROOT
 
 from busq.check import Counterexample, Result, run
-from busq.lab import deaths
 from busq.orders import ORDERS, parse
 from busq.scenario import play, remains
 from busq.stage import Stage
@@ -52,10 +50,6 @@ def shortest(order: str, name: str, **options: object) -> Counterexample:
 
 def slow_marked(names: list[str]) -> list[object]:
     return [pytest.param(name, marks=pytest.mark.long if name in SLOW else ()) for name in names]
-
-
-def test_the_module_s_own_examples() -> None:
-    assert not doctest.testmod(deaths).failed
 
 
 @pytest.mark.parametrize("crashes", [1, pytest.param(2, marks=pytest.mark.long)])

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 import functools
 import json
 import random
@@ -16,7 +15,6 @@ from click.testing import CliRunner
 
 from busq.check import ORDERINGS, lattice, run
 from busq.cli import check_tables, commands
-from busq.lab.check import draw_lattice
 from busq.lab.check.queues import fits
 from busq.stage import Stage
 
@@ -133,8 +131,6 @@ def test_the_lattice_as_a_picture_says_what_each_cell_is(monkeypatch: pytest.Mon
     }
     assert set(drawn) == {"mfss", "none", "causal", "synchronous", "total", "holds", "vacuous", "4", *legend}
     assert (len(drawn), drawn.count("4")) == (14, 4)
-    monkeypatch.chdir(tmp_path)
-    assert not doctest.testmod(draw_lattice).failed
     refused = CliRunner().invoke(commands, ["check", "fifo", "--plot", str(path)])
     assert (refused.exit_code, "--plot is for --lattice" in refused.stderr) == (2, True)
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
 import json
 import os
 from collections.abc import Callable
@@ -273,13 +271,6 @@ def test_leaders_without_causal_order_end_with_exit_code_1() -> None:
 def test_an_unfair_grant_is_drawn(tmp_path: Path) -> None:
     assert run("mutex", "--order", "fifo", "--plot", str(tmp_path / "unfair.svg")).exit_code == 0
     assert "</svg>" in (tmp_path / "unfair.svg").read_text()
-
-
-@pytest.mark.parametrize("name", ["copies", "mutex", "threads", "leaders"])
-def test_the_documentation_of_an_example_runs(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"busq.lab.examples.{name}"))
-    assert result.failed == 0
-    assert result.attempted > 0
 
 
 @pytest.mark.parametrize(

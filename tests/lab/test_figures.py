@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import doctest
-import importlib
 import itertools
 import os
 import signal
@@ -26,14 +24,6 @@ from busq.lab.sweep.draw_paper import draw
 from busq.lab.sweep.estimate import estimate, slope
 from busq.sim import Config, Faults, run
 
-DOCUMENTED = (
-    *(
-        f"lab.sweep{name}"
-        for name in ("", ".estimate", ".paper_figures", ".pool", ".claims", ".spread", ".advice", ".cost")
-    ),
-    "_util.toml",
-    "cli.sim_show",
-)
 QUICK = Settings(seeds=2, messages=8)
 JITTER = Faults(jitter_s=0.05)
 
@@ -44,13 +34,6 @@ def quick(order: str, seed: int, **more: Any) -> Config:
 
 def verdicts(measured: Measured[Any]) -> dict[str, str]:
     return {finding.key.partition("-")[2]: finding.verdict for finding in judge(measured)}
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_the_examples_in_the_docstrings_run(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"busq.{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 # ---- means ----

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import doctest
 import importlib
 import json
 import math
@@ -47,7 +46,6 @@ from busq.sim import run as simulate
 
 pytestmark = pytest.mark.slow
 
-DOCUMENTED = [f"lab.sweep.{name}" for name in ("grid", "read", "cells", "result_files", "draw_grid")]
 QUICK = """
 seeds = 3
 keep = ["execution_time_s", "latency_mean_s"]
@@ -91,13 +89,6 @@ def cut(grid: Grid, seeds: int, **values: tuple[Any, ...]) -> Grid:
         for table in grid.tables
     ]
     return dataclasses.replace(grid, tables=tuple(tables))
-
-
-@pytest.mark.parametrize("name", DOCUMENTED)
-def test_the_examples_in_the_docstrings_run(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"busq.{name}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 # ---- what a file may hold ----

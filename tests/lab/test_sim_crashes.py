@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 import random
 from array import array
@@ -13,7 +12,7 @@ from click.testing import CliRunner
 
 from busq import sim
 from busq.cli import commands
-from busq.lab import crashes, deaths
+from busq.lab import crashes
 from busq.lab.workload import Schedule
 from busq.orders import ORDERS
 
@@ -58,11 +57,6 @@ def broken(order: str, seed: int) -> set[str]:
     assert result.ok, f"config({order!r}, {seed}): {sorted(found & result.config.claims)} broken"
     assert not found & result.config.claims
     return found & {*TAKEN}
-
-
-@pytest.mark.parametrize("module", [crashes, deaths])
-def test_the_module_s_own_examples(module: object) -> None:
-    assert not doctest.testmod(module).failed  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("n_seeds", [20, pytest.param(3000, marks=pytest.mark.long)])

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
-import importlib
-
 import pytest
 from plays import play
 
@@ -20,16 +17,6 @@ STEADY = [name for name, order in ORDERS.items() if not order.laboratory]
 
 def kinds(events: tuple[Event, ...]) -> list[str]:
     return [event.kind for event in events]
-
-
-DOCUMENTED = ("execution", "scenario", "stage", "observers", "witness", "network", "sim", "diagram", "diagram.words")
-
-
-@pytest.mark.parametrize("module", DOCUMENTED)
-def test_the_examples_of_the_documentation_run(module: str) -> None:
-    result = doctest.testmod(importlib.import_module(f"busq.lab.{module}"))
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 # ---- deciding ----

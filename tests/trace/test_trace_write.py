@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 import importlib
 import subprocess
 import sys
@@ -25,18 +24,6 @@ from busq import trace  # noqa: E402
 from busq._util.files import replacing  # noqa: E402
 from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of  # noqa: E402
 from busq.trace.writer import file_name  # noqa: E402
-
-MODULES = (
-    "builder csv_log dataset epfl errors events explained expressions field_names edn finding foreign jaeger "
-    "jepsen locate mapping ndjson ordering otlp parquet parquet_head parsed_records reader recorded_files regular "
-    "shiviz spans tables text text_log values vector_clocks writer zipkin"
-)
-
-
-@pytest.mark.parametrize("name", ["busq.trace", *(f"busq.trace.{module}" for module in MODULES.split())])
-def test_examples_in_the_documentation_run(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(name))
-    assert result.failed == 0
 
 
 def events(kinds: list[int], messages: list[int | None], **others: Any) -> dict[str, Any]:

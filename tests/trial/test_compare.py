@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import time
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from busq.cli import commands, replay_show
+from busq.cli import commands
 from busq.lab import workload
 from busq.orders import ORDERS
 from busq.spec import PROPERTIES
@@ -380,9 +379,3 @@ def test_what_cannot_be_compared_is_refused_in_one_line(
     assert result.stderr.count("\n") == 1
     for text in texts:
         assert text in result.stderr
-
-
-def test_the_examples_in_the_docstrings_run(buses: Path) -> None:
-    for module in (compare, replay, replay_show):
-        result = doctest.testmod(module)
-        assert (result.failed, bool(result.attempted)) == (0, True), module.__name__

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 from pathlib import Path
 
@@ -77,7 +76,3 @@ def test_a_log_without_times_is_refused_in_a_line_that_says_so(tmp_path: Path) -
     result = CliRunner().invoke(commands, ["replay", str(put(tmp_path / "a.ndjson", sent("ann", "m", "bob", at=None)))])
     assert result.exit_code == 2
     assert "not all sends have a time: expected one for each, to send them in order" in result.stderr
-
-
-def test_the_example_in_the_documentation_runs() -> None:
-    assert doctest.testmod(recorded).failed == 0
