@@ -368,11 +368,12 @@ def fresh_python(
 
 
 def wait_until(condition: Callable[[], bool], timeout: float = PATIENCE_S, what: str = "the condition") -> None:
-    """Look every millisecond until it holds."""
-    end = time.monotonic() + timeout
+    """Look every millisecond until it holds, and less often the longer it takes: others need the processor for that."""
+    begin = now = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"{what} did not come true within {timeout} s"
-        time.sleep(0.001)
+        assert now - begin < timeout, f"{what} did not come true within {timeout} s"
+        time.sleep(min(0.001 + (now - begin) / 50, 0.05))
+        now = time.monotonic()
 
 
 def shortest(measure: Callable[[], float], enough_s: float, tries: int = 50) -> float:
