@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables in which hardly a delivery is of a message that was sent: the column taken for messages may name rows.
 
-Such a column has another value in every row, so nothing that was delivered seems to have been sent.  Nothing is known of
-these messages where the user has not named that column, and either its name fits rows as well (`id`), or another column
-would match.
+Such a column has another value in every row, so nothing that was delivered seems to have been sent.  Nothing is known
+of these messages where the user has not named that column, and either its name fits rows as well (`id`), or another
+column would match.
 """
 
 from __future__ import annotations
