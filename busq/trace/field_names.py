@@ -6,7 +6,7 @@ field          also called
 =============  ==================================================================================================
 process        host, proc, node, pid, peer, service
 kind           event, type, op, event_type: "send", "deliver" (receive, recv, ...), "local", or a text: a local event
-message        msg, id, message_id, msg_id, seq: any text or number; of one sender if there is a `sender` as well
+message        message_id, msg_id (these first), msg, id, seq: any text or number; of one sender if there is a `sender`
 destinations   to, dest, dst, recipients, receivers, receiver, recipient, destination: of sends
 sender         from, src, origin: of deliveries
 clock          vc, vclock, vector_clock: numbers by process, or a list
@@ -31,6 +31,7 @@ Logs with clocks that name no messages have the messages that follow from the cl
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
@@ -41,12 +42,12 @@ from busq.trace.expressions import Expression, parsed
 from busq.trace.schema import Kind
 from busq.trace.tables import KIND_NAMES, kinds
 
-__all__ = ["EVERYBODY", "FIELDS", "Fields", "counts_nanoseconds"]
+__all__ = ["EVERYBODY", "FIELDS", "Fields", "counts_nanoseconds", "is_nan"]
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "process": ("process", "host", "proc", "node", "pid", "peer", "service"),
     "kind": ("kind", "event", "type", "op", "event_type"),
-    "message": ("message", "msg", "id", "message_id", "msg_id", "seq"),
+    "message": ("message_id", "msg_id", "message", "msg", "id", "seq"),
     "destinations": (
         *("destinations", "to", "dest", "dst", "recipients", "receivers", "receiver", "recipient", "destination"),
     ),
@@ -207,7 +208,12 @@ def _nearest(wanted: Mapping[str, Sequence[str]], columns: Sequence[str]) -> dic
 
 
 def _is_blank(value: Any) -> bool:
-    return isinstance(value, str) and not value.strip()
+    return (isinstance(value, str) and not value.strip()) or is_nan(value)
+
+
+def is_nan(value: Any) -> bool:
+    """Return whether a value is what fractions have in the place of none."""
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:

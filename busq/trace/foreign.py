@@ -32,13 +32,22 @@ from busq.trace.mapping import mapped, named, same_type
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
-from busq.trace.values import SECOND, Bad, names_in, nanoseconds, unit_of
+from busq.trace.typed_columns import (
+    Counts,
+    destinations_of,
+    ends_of,
+    kinds_of,
+    names_of,
+    plain_of,
+    text_of,
+    times_of,
+)
+from busq.trace.values import SECOND, Bad
 
-__all__ = ["DIGITS", "NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
+__all__ = ["NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
 
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
-DIGITS = 18  # of decimals that are numbers of 64 bits, whatever they are
 _LINE = "\0line"  # no column of a file is called that
 
 
@@ -97,21 +106,12 @@ def sample(path: str, file: pq.ParquetFile, options: Mapping[str, str], rows: in
     roots = {root for each in chosen.values() for root in each.roots(names)}
     try:
         table = _with_keys(file.read(columns=sorted(roots)), path)
-        return sample_of(*(_name_column(each.column(table)) for each in chosen.values()), rows=rows)
+        return sample_of(*(names_of(each.column(table)) for each in chosen.values()), rows=rows)
     except (*BROKEN, ValueError, TypeError, TraceError):  # reading the run reports it
         return None
 
 
 # ---- a run ----
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """What whole numbers count as times: `small` is the unit of those that are too small for times since 1970;
-    `greatest`, by column, the greatest of the run."""
-
-    small: int
-    greatest: Mapping[str, int]
 
 
 @dataclass
@@ -148,10 +148,10 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 
 def _rows(source: Source, findings: list[Finding]) -> _Rows:
     fields = Fields(source.options)
-    greatest = _greatest(source, fields)
+    ends = _ends(source, fields)
     tables, files, lines = list[pa.Table](), list[Any](), list[Any]()
     shapes = set[bool]()
-    read_one = partial(_read_file, fields=fields, source=source, greatest=greatest)
+    read_one = partial(_read_file, fields=fields, source=source, ends=ends)
     for number, found in enumerate(side_by_side(read_one, source.paths)):
         if isinstance(found, Finding):
             findings.append(found)
@@ -180,12 +180,12 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
 
 
 def _read_file(
-    path: str, fields: Fields, source: Source, greatest: Mapping[str, int]
+    path: str, fields: Fields, source: Source, ends: Mapping[str, tuple[int, int]]
 ) -> tuple[pa.Table, Any, bool] | Finding:
     """Return the fields of a file, as `_of_file` does, or why it cannot be read."""
     try:
         with parquet_file(path) as file:
-            return _of_file(path, file, fields, source, greatest)
+            return _of_file(path, file, fields, source, ends)
     except TraceError:
         raise
     except BROKEN as error:
@@ -221,9 +221,10 @@ def _recast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pc.cast(table[name], kind))
 
 
-def _greatest(source: Source, fields: Fields) -> dict[str, int]:
-    """Return the greatest whole numbers that count times, by column: the unit is that of a run, not of a file."""
-    greatest: dict[str, int] = {}
+def _ends(source: Source, fields: Fields) -> dict[str, tuple[int, int]]:
+    """Return the least and greatest whole numbers that count times, by column: the unit is that of a run, not of a
+    file."""
+    ends: dict[str, tuple[int, int]] = {}
     for path in source.paths:
         try:
             with parquet_file(path) as file:
@@ -237,10 +238,9 @@ def _greatest(source: Source, fields: Fields) -> dict[str, int]:
         except BROKEN:
             continue  # reading the run reports it
         for name in columns:
-            column = _plain(table[name])
-            ends = pc.min_max(column).as_py()
-            greatest[name] = max(abs(ends["min"] or 0), abs(ends["max"] or 0), greatest.get(name, 0))
-    return greatest
+            its, known = ends_of(plain_of(table[name])), ends.get(name, (0, 0))
+            ends[name] = min(filter(None, (its[0], known[0])), default=0), max(its[1], known[1])
+    return ends
 
 
 def _whole_times(there: Mapping[str, Expression], schema: pa.Schema) -> Iterator[str]:
@@ -258,12 +258,12 @@ def _of_run(table: pa.Table, there: Mapping[str, Expression], source: Source) ->
     """Return the rows of a run, where a column names several."""
     if not source.tells_runs or "run" not in there:
         return table
-    is_its = pc.equal(pc.fill_null(_text(there["run"].column(table)), ""), source.trace)
+    is_its = pc.equal(pc.fill_null(text_of(there["run"].column(table)), ""), source.trace)
     return table if pc.all(is_its).as_py() else table.filter(is_its)
 
 
 def _of_file(
-    path: str, file: pq.ParquetFile, fields: Fields, source: Source, greatest: Mapping[str, int]
+    path: str, file: pq.ParquetFile, fields: Fields, source: Source, ends: Mapping[str, tuple[int, int]]
 ) -> tuple[pa.Table, Any, bool]:
     """Read the fields of a file, with the types that they need, and the numbers of its rows."""
     names = file.schema_arrow.names
@@ -275,10 +275,10 @@ def _of_file(
     line, table = table[_LINE].combine_chunks(), table.drop_columns([_LINE])
     are_messages = fields.are_messages(there)
     small = SECOND if are_messages else 1
-    counts = _Counts(small, greatest)
+    counts = Counts(small, ends)
     columns = {name: _typed(name, each, table, fields, path, counts) for name, each in there.items() if name in _READ}
     if "kind" in columns and pc.any(pc.equal(columns["kind"], UNKNOWN_KIND)).as_py():
-        words = pc.if_else(pc.equal(columns["kind"], UNKNOWN_KIND), _text(there["kind"].column(table)), None)
+        words = pc.if_else(pc.equal(columns["kind"], UNKNOWN_KIND), text_of(there["kind"].column(table)), None)
         columns["unknown"] = words.combine_chunks() if isinstance(words, pa.ChunkedArray) else words
     return pa.table(columns), line, are_messages
 
@@ -294,7 +294,7 @@ def _with_keys(table: pa.Table, path: str) -> pa.Table:
     return table
 
 
-def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str, counts: _Counts) -> Any:
+def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: str, counts: Counts) -> Any:
     try:
         if name in _TIMES and each.kind == "choice":  # each of them may count another unit
             there = [one for one in each.choices if one.is_in(table.column_names)]
@@ -306,121 +306,19 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
         if pa.types.is_null(column.type):
             return column.cast(pa.int8()) if name == "kind" else column
         if name == "kind":
-            return _kinds(column, fields)
+            return kinds_of(column, fields)
         if name in _TIMES:
-            return _times(column, each.text, counts)
+            return times_of(column, each.text, counts)
         if name in _WHOLE:
-            return pc.cast(_plain(column), pa.int64())
+            return pc.cast(plain_of(column), pa.int64())
         if name == "label":
-            return _text(column)
+            return text_of(column)
         if name == "clock":
             return pc.cast(column, SCHEMA.field("clock").type)
-        return _destinations(column) if name == "destinations" else _name_column(column)
+        return destinations_of(column) if name == "destinations" else names_of(column)
     except (*BROKEN, ValueError, TypeError, Bad) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise TraceError(f"{path}: {name} in {each.text!r}: {reason}") from None
-
-
-def _plain(column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if isinstance(column.type, pa.ExtensionType):
-        column = column.storage
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def _text(column: Any) -> Any:
-    plain = _plain(column)
-    return plain if pa.types.is_string(plain.type) else pc.cast(plain, pa.string())
-
-
-def _name_column(column: Any) -> Any:
-    """Return names as whole numbers of 64 bits, or as text."""
-    plain = _plain(column)
-    kind = plain.type
-    if pa.types.is_floating(kind):  # of whole numbers, where some are missing
-        plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain)
-    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
-        return pc.cast(plain, pa.int64())
-    if pa.types.is_uint64(kind):
-        highest = pc.max(plain).as_py()
-        return pc.cast(plain, pa.int64() if (highest or 0) < 1 << 63 else pa.string())
-    if pa.types.is_decimal(kind) and kind.scale == 0 and kind.precision <= DIGITS:
-        return pc.cast(plain, pa.int64())
-    if pa.types.is_fixed_size_binary(kind):
-        return pa.array([None if value is None else value.hex() for value in plain.to_pylist()], pa.string())
-    if pa.types.is_nested(kind) or pa.types.is_boolean(kind):
-        raise TypeError(f"expected text or whole numbers, found {kind}")
-    plain = pc.cast(plain, pa.string())
-    is_empty = pc.or_(pc.equal(plain, ""), pc.utf8_is_space(plain))
-    return pc.if_else(is_empty, pa.scalar(None, pa.string()), plain) if pc.any(is_empty).as_py() else plain
-
-
-def _destinations(column: Any) -> Any:
-    """Return lists of names: of lists, of text with several names, or of single ones."""
-    plain = _plain(column)
-    if pa.types.is_fixed_size_list(plain.type):
-        plain = pc.cast(plain, pa.list_(plain.type.value_type))
-    if pa.types.is_list(plain.type) or pa.types.is_large_list(plain.type):
-        items = _name_column(plain.flatten())
-        lengths = pc.fill_null(pc.list_value_length(plain), 0).cast(pa.int64())
-        if items.null_count:  # a null is no destination
-            owners = np.repeat(np.arange(len(plain)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
-            items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(plain)), pa.int64())
-        return _lists(items, lengths, plain)
-    named = _name_column(plain)
-    if pa.types.is_string(named.type):
-        texts = pc.dictionary_encode(named)
-        lists = [None if text is None else names_in(text.strip()) or () for text in texts.dictionary.to_pylist()]
-        return _destinations(pa.array(lists, pa.list_(pa.string())).take(texts.indices))
-    return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), named)
-
-
-def _lists(items: Any, lengths: Any, column: Any) -> Any:
-    """Return lists of these lengths, null where the column is."""
-    starts = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
-    return pa.LargeListArray.from_arrays(starts, items, mask=column.is_null() if column.null_count else None)
-
-
-_NUMBERED = {str(int(kind)): kind for kind in Kind}
-
-
-def _kinds(column: Any, fields: Fields) -> Any:
-    plain = _plain(column)
-    encoded = pc.dictionary_encode(plain if pa.types.is_integer(plain.type) else _text(plain))
-    words = [word.strip() for word in pc.cast(encoded.dictionary, pa.string()).to_pylist()]
-    missing = ("", "nan") if pa.types.is_floating(plain.type) else ("",)  # of fractions, where some are missing
-    kinds = [_NUMBERED.get(word, fields.kind_of(word)) for word in words]
-    numbers = [
-        None if w in missing else UNKNOWN_KIND if k is None else int(k) for w, k in zip(words, kinds, strict=True)
-    ]
-    return pa.array(numbers, pa.int8()).take(encoded.indices)
-
-
-def _times(column: Any, called: str, counts: _Counts) -> Any:
-    """Return times in nanoseconds: whole numbers by the greatest of the run, unless their name has the unit; fractions
-    are seconds."""
-    plain = _plain(column)
-    kind = plain.type
-    if pa.types.is_duration(kind):
-        return pc.cast(pc.cast(plain, pa.duration("ns")), pa.int64())
-    if pa.types.is_timestamp(kind):
-        return pc.cast(pc.cast(plain, pa.timestamp("ns", kind.tz)), pa.int64())
-    if pa.types.is_integer(kind):
-        whole = pc.cast(plain, pa.int64())
-        if counts_nanoseconds(called):
-            return whole
-        greatest = counts.greatest.get(called)
-        if greatest is None:  # of something else than a column
-            greatest = abs(pc.max(pc.abs(whole)).as_py() or 0)
-        return pc.multiply_checked(whole, unit_of(greatest, counts.small))
-    if pa.types.is_floating(kind):
-        return pc.cast(pc.round(pc.multiply(plain, 1e9)), pa.int64())
-    if pa.types.is_decimal(kind):
-        return _times(pc.cast(plain, pa.float64()), called, counts)
-    text = pc.dictionary_encode(_text(plain))
-    times = [nanoseconds(word.strip(), called, counts.small) for word in text.dictionary.to_pylist()]
-    return pa.array(times, pa.int64()).take(text.indices)
 
 
 # ---- events ----

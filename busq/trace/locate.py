@@ -159,7 +159,7 @@ def _logs(root: str, wanted: str | None, options: Mapping[str, str], findings: l
         if files and not why:
             path, why = files[0].path, text_log.unmatched_in(beginning(files[0].path), options)
         if not why:
-            tables = [file.path for file in files if file.path.endswith(_TABLES)]
+            tables = [one.path for one in files if one.path.endswith(_TABLES) or ndjson.names_in(beginning(one.path))]
             path, why = next(((one, its) for one in tables if (its := _lacking(one, wanted, options))), ("", ""))
         why = f" ({path}: {why})" if why else ""
         raise TraceError(f"{root}: found {looked} is a log{why}: expected {_expected(wanted)}")
@@ -186,7 +186,9 @@ def _left_out(files: Sequence[File], logs: Sequence[File]) -> Iterator[Finding]:
 
 
 def _expected(wanted: str | None) -> str:
-    return f"the format {wanted}" if wanted else f"one of the formats {', '.join(FORMATS)}"
+    return (
+        f"the format {wanted}" if wanted else f"one of the formats {', '.join(FORMATS)}; [text] in busq.toml reads any"
+    )
 
 
 def _given(path: str, wanted: str | None, options: Mapping[str, str]) -> File:

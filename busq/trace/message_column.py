@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables in which hardly a delivery is of a message that was sent: the column taken for messages may name rows.
+"""Tables in which hardly a delivery is of a message that was sent to its process: a column may be another one.
 
-Such a column has another value in every row, so nothing that was delivered seems to have been sent.  Nothing is known
-of these messages where the user has not named that column, and either its name fits rows as well (`id`), or another
-column would match.
+What was taken for the message may name rows, and have another value in each; what was taken for the process may be its
+host, where destinations name services.  Nothing is known of the messages then, unless the user has named that column.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
 from busq.trace.run import Source
 from busq.trace.schema import Kind
-from busq.trace.values import name_of
+from busq.trace.values import Bad, name_of, names_in
 
 __all__ = ["TABLES", "doubted"]
 
 TABLES = frozenset({"busq", "csv", "ndjson"})
-_DELIVERIES_MIN = _VALUES_MIN = 3
+_VALUES_MIN = 3
 _UNSENT_SHARE, _MATCHED_SHARE = 0.9, 0.5
 _ANY_ROW = ("id", "seq")  # what a column of rows is called, too
 _FILES_MAX, _ROWS_MAX = 16, 1000
@@ -32,46 +31,94 @@ _GOT = (Kind.DELIVER, Kind.REDELIVER)
 _OTHERS = ("lost", "duplicated", "fifo", "causal", "consistent", "total", "synchronous", "side")
 
 
-def doubted(source: Source, sends: int, deliveries: int, unsent: int) -> Iterator[Finding]:
-    """Give a finding that leaves verdicts on messages open, if their column may be one of rows; OSError.
+def doubted(source: Source, sends: int, deliveries: int, phantoms: int) -> Iterator[Finding]:
+    """Give a finding that leaves verdicts on messages open, if a column may be another one than was taken; OSError.
 
-    Cost: nothing but where most deliveries are of messages that were never sent; a look at some rows there.
+    Cost: nothing but where most deliveries are phantoms; a look at some rows there.
     """
-    is_usual = unsent < max(_DELIVERIES_MIN, _UNSENT_SHARE * deliveries)
-    if is_usual or not sends or "field.message" in source.options or source.format not in TABLES:
+    if source.format not in TABLES or not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
         return
-    called, better = _columns(source)
-    if not called or not (better or called.lower() in _ANY_ROW):
-        return
-    path = source.paths[0]
-    what = f"{unsent:,} of {amount(deliveries, 'delivery', 'deliveries')} are of no message that was sent"
-    tried = f"try --field message={better}" if better else "--field message=COLUMN names another one"
-    text = f"{path}: {what}: the column {called!r} seems to name rows, not messages: {tried}"
-    invented = ("phantom", *_OTHERS)
-    yield Finding("message-column", text, unsent, path, is_error=False, may_hide=_OTHERS, may_invent=invented)
+    path, look = source.paths[0], _Look(source)
+    if text := look.messages() or look.processes():
+        what = f"of {amount(deliveries, 'delivery', 'deliveries')}, {phantoms:,} are of nothing that was sent there"
+        made = ("phantom", *_OTHERS)
+        told = f"{path}: {what}: {text}"
+        yield Finding("other-column", told, phantoms, path, is_error=False, may_hide=_OTHERS, may_invent=made)
 
 
-def _columns(source: Source) -> tuple[str, str]:
-    """Return the column that is taken for messages, if each row has another value, and one by which more deliveries
-    would have been sent; "" for none."""
-    records, fields = TABLE[source.format].records, Fields(source.options)
-    assert records is not None
-    raw = [
-        _flat({**hive_keys(path), **record})
-        for path in source.paths[:_FILES_MAX]
-        for record in islice(records(path, source.options), _ROWS_MAX)
-    ]
-    names = list(dict.fromkeys(name for record in raw for name in record))
-    there = {name: each.text for name, each in fields.expressions(names).items()}
-    sent = [record for record in raw if _kind(record, fields) == Kind.SEND]
-    got = [record for record in raw if _kind(record, fields) in _GOT]
-    taken = {there[name] for name in FIELDS if name in there and name != "label"}
-    shares = {name: _matched(name, sent, got) for name in names if name not in taken}
-    better = max(shares, key=lambda name: shares[name], default="")
-    called = there.get("message", "")
-    values = [name_of(record.get(called)) for record in sent + got]
-    names_rows = len(set(values)) == len(values)
-    return called if names_rows else "", better if better and any(shares[better]) else ""
+class _Look:
+    """The first rows of a run, those of sends and those of deliveries."""
+
+    def __init__(self, source: Source) -> None:
+        self.options, self.fields = source.options, Fields(source.options)
+        records = TABLE[source.format].records
+        assert records is not None
+        raw = [
+            _flat({**hive_keys(path), **record})
+            for path in source.paths[:_FILES_MAX]
+            for record in islice(records(path, source.options), _ROWS_MAX)
+        ]
+        self.sent = [record for record in raw if _kind(record, self.fields) == Kind.SEND]
+        self.got = [record for record in raw if _kind(record, self.fields) in _GOT]
+        self.names = list(dict.fromkeys(name for record in raw for name in record))
+        there = self.fields.expressions(self.names)
+        self.columns = {name: there[name].text for name in FIELDS if name in there and name != "label"}
+
+    def messages(self) -> str:
+        """Return which column seems to be the message, and what the one that was taken seems to be; "" for that one."""
+        taken = self.columns.get("message")
+        if taken is None or "field.message" in self.options:
+            return ""
+        sent = {name: self.values(self.sent, name) for name in self.names}
+        got = {name: self.values(self.got, name) for name in self.names}
+        if _share(got[taken], sent[taken]) > 1 - _UNSENT_SHARE:
+            return ""
+        shares = {
+            name: (_share(got[name], sent[name]), len(set(sent[name])))
+            for name in self.names
+            if name not in self.columns.values()
+            and len(set(sent[name])) >= max(_VALUES_MIN, len(self.sent) / 2)
+            and _share(got[name], sent[name]) >= _MATCHED_SHARE
+        }
+        if better := max(shares, key=lambda name: shares[name], default=""):
+            return f"the column {taken!r} seems to name rows, or what was done: try --field message={better}"
+        values = sent[taken] + got[taken]
+        if taken.lower() in _ANY_ROW and len(got[taken]) >= _VALUES_MIN and len(set(values)) == len(values):
+            return f"the column {taken!r} seems to name rows, not messages: --field message=COLUMN names another one"
+        return ""
+
+    def processes(self) -> str:
+        """Return which column seems to be the process, if no process delivers that is a destination; "" for none."""
+        taken = self.columns.get("process")
+        if taken is None or self.options.keys() & {"field.process", "field.destinations"}:
+            return ""
+        lists = [self.fields.values(record).get("destinations") for record in self.sent]
+        to = [name for its in lists for name in _names_in(its)]
+        got = {name: self.values(self.got, name) for name in self.names}
+        if not to or not got[taken] or set(to) & set(got[taken]):
+            return ""
+        shares = {name: _share(got[name], to) for name in self.names if name not in self.columns.values()}
+        text = f"the column {taken!r} has {got[taken][0]!r}, and destinations are called as {to[0]!r}"
+        if shares and shares[better := max(shares, key=lambda name: shares[name])] >= _MATCHED_SHARE:
+            return f"{text}: try --field process={better}"
+        return f"{text}: --field process=COLUMN names another one" if len(self.got) >= _VALUES_MIN else ""
+
+    def values(self, records: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+        """Return the values of a column."""
+        return [value for record in records if (value := name_of(record.get(name)))]
+
+
+def _names_in(value: Any) -> Sequence[str]:
+    try:
+        return names_in(value) or ()
+    except Bad:
+        return ()
+
+
+def _share(values: Sequence[str], among: Sequence[str]) -> float:
+    """Return the share of values that are among others."""
+    others = set(among)
+    return sum(value in others for value in values) / max(1, len(values))
 
 
 def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,17 +126,10 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     inner = {
         f"{name}.{key}": value for name, its in record.items() if isinstance(its, dict) for key, value in its.items()
     }
-    return {name: value for name, value in {**record, **inner}.items() if not isinstance(value, (dict, list))}
+    return {name: value for name, value in {**record, **inner}.items() if not isinstance(value, dict)}
 
 
 def _kind(record: Mapping[str, Any], fields: Fields) -> Kind | None:
     words = (name_of(value) for value in fields.kinds(record) if value is not None)
     found = (Kind(int(word)) if word.isdigit() and int(word) <= max(Kind) else fields.kind_of(word) for word in words)
     return next((kind for kind in found if kind is not None), None)
-
-
-def _matched(name: str, sent: Sequence[Mapping[str, Any]], got: Sequence[Mapping[str, Any]]) -> tuple[float, int]:
-    """Return which share of deliveries have a value of sends, and how many values these have; zeros for too few."""
-    its = {name_of(record.get(name)) for record in sent} - {""}
-    share = sum(name_of(record.get(name)) in its for record in got) / max(1, len(got))
-    return (share, len(its)) if share >= _MATCHED_SHARE and len(its) >= max(_VALUES_MIN, len(sent) / 2) else (0.0, 0)

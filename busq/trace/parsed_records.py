@@ -27,7 +27,7 @@ from busq.trace.mapping import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
-from busq.trace.values import SECOND, Bad, clock_of, is_whole, name_of, names_in, nanoseconds, unit_of, whole
+from busq.trace.values import SECOND, Bad, clock_of, floor_of, is_whole, name_of, names_in, nanoseconds, unit_of, whole
 
 __all__ = [
     "BLOCK",
@@ -284,7 +284,8 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
             known = fields.known_in(each.names)
             if each.names and not fields.are_messages(known) and not {"process", "kind"} <= known:
                 raise TraceError(f"{each.path}: {fields.lacking_in(each.names)}")
-        reason = findings[0].text if findings else ""
+        reasons = sorted(findings, key=lambda finding: finding.kind == "truncated")  # a last line is rarely why
+        reason = reasons[0].text if reasons else ""
         raise TraceError(
             f"{source.name}: no event was recognised in {', '.join(source.paths[:3])}: {reason}".rstrip(": ")
         )
@@ -325,11 +326,14 @@ def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:
 
 
 def _in_nanoseconds(times: Any, counts: Any) -> Any:
-    """Return times of a run in nanoseconds: its whole numbers count one unit, which the greatest shows."""
+    """Return times of a run in nanoseconds: its whole numbers count one unit, which their sizes show."""
     for how, small in ((BY_SIZE, 1), (BY_SIZE_OR_SECONDS, SECOND)):
         its = pc.equal(counts, how)
-        greatest = pc.max(pc.abs(times.filter(its))).as_py()
-        if greatest is not None and (unit := unit_of(greatest, small)) != 1:
+        sizes = pc.abs(times.filter(its))
+        greatest, least = pc.max(sizes).as_py(), pc.min(sizes.filter(pc.greater(sizes, 0))).as_py() or 0
+        if greatest is not None and floor_of(greatest, least):  # of other units, or none
+            times = pc.if_else(pc.and_(its, pc.less(pc.abs(times), floor_of(greatest, least))), None, times)
+        if greatest is not None and (unit := unit_of(greatest, small, least)) != 1:
             if greatest * unit >= 1 << 63:
                 raise TraceError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
             times = pc.if_else(its, pc.multiply_checked(pc.if_else(its, times, 0), unit), times)

@@ -159,7 +159,8 @@ def _guess(text: str) -> re.Pattern[str]:
             best = (score, parser)
     if best is None:
         raise TraceError(
-            "no event was recognised: expected a parser, a regular expression with the groups event, host and clock"
+            "no event was recognised: expected a parser, a regular expression with the groups event, host and clock;"
+            " where there are no vector clocks, [text] in busq.toml"
         )
     return best[1]
 

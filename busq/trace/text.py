@@ -122,6 +122,8 @@ def form(data: bytes, path: str) -> str:
         return "JSON whose objects take several lines: make a line of each with jq -c ."
     if _UTF_16.match(data):
         return "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8"
+    if data[257:262] == b"ustar":
+        return "an archive of tar: unpack it"
     if data.startswith(_ZIP):
         return "a zip archive: unpack it" if path.lower().endswith(".zip") else ""
     return next((what for magic, what in _FORMS.items() if data.startswith(magic)), "")

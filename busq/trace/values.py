@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import ast
+import csv
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from busq.trace.field_names import counts_nanoseconds
+from busq.trace.field_names import counts_nanoseconds, is_nan
 
 __all__ = [
     "SECOND",
     "Bad",
     "clock_of",
+    "floor_of",
     "is_whole",
     "list_of_text",
     "name_of",
@@ -50,7 +53,7 @@ def name_of(value: Any) -> str:
     >>> name_of(" ann "), name_of(7), name_of(None)
     ('ann', '7', '')
     """
-    if value is None or isinstance(value, bool):
+    if value is None or isinstance(value, bool) or is_nan(value):
         return ""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -65,7 +68,7 @@ def whole(value: Any, name: str) -> int | None:
     >>> whole("-7", "stamp"), whole("7.0", "stamp"), whole("", "stamp")
     (-7, 7, None)
     """
-    if value in (None, ""):
+    if value in (None, "") or is_nan(value):
         return None
     text = _NO_FRACTION.sub("", name_of(value))
     if not _NUMBER.fullmatch(text) or abs(int(text)) > _NUMBER_MAX:
@@ -87,13 +90,28 @@ def is_whole(value: Any) -> bool:
     return value is not None and bool(_NUMBER.fullmatch(str(value))) and abs(int(value)) <= _NUMBER_MAX
 
 
-def unit_of(size: int, small: int = 1) -> int:
-    """Return the nanoseconds in what a whole number of this size counts, if it is a time since 1970; else `small`.
+def unit_of(size: int, small: int = 1, least: int = 0) -> int:
+    """Return the nanoseconds in what whole numbers up to this size count, if they are times since 1970; else `small`.
+
+    They are seconds where the `least` of them, but for 0, is one since 2001.
 
     >>> unit_of(1_700_000_000_000), unit_of(1_700_000_000_000_000_000), unit_of(12, small=10**9)
     (1000000, 1, 1000000000)
+    >>> unit_of(1_700_000_009, least=1_700_000_000), unit_of(1_700_000_009, least=5)
+    (1000000000, 1)
     """
-    return next((factor for least, factor in _UNITS if size >= least), small)
+    if least >= SECOND and size < 1 << 32:
+        return SECOND
+    return next((factor for bound, factor in _UNITS if size >= bound), small)
+
+
+def floor_of(size: int, least: int = 0) -> int:
+    """Return below which whole numbers, up to this size, are no times of the unit that `unit_of` gives: it is 1970.
+
+    >>> floor_of(1_700_000_000_000), floor_of(1_700_000_009, least=1_700_000_000), floor_of(12)
+    (17000000000, 17000000, 0)
+    """
+    return size // 100 if size >= _UNITS[-1][0] or SECOND <= least <= size < 1 << 32 else 0
 
 
 def _time(value: Any, small: int = 1) -> int | None:
@@ -104,10 +122,13 @@ def _time(value: Any, small: int = 1) -> int | None:
         number = float(value)
     except (TypeError, ValueError):
         return _date(str(value))
+    if math.isnan(number):
+        return None
     if not abs(number) < 1 << 63:
         raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits")
     if _NUMBER.fullmatch(str(value)):
-        return int(value) * unit_of(abs(int(value)), small)
+        size = abs(int(value))
+        return int(value) * unit_of(size, small, least=size)
     return round(number * 1e9)
 
 
@@ -151,7 +172,11 @@ def list_of_text(text: str) -> Sequence[Any]:
 
     >>> list_of_text('["ann", "bob, the 2nd"]'), list_of_text("['ann', 7]"), list_of_text("ann bob;cleo")
     (['ann', 'bob, the 2nd'], ['ann', 7], ['ann', 'bob', 'cleo'])
+    >>> list_of_text('{ann,"bob, the 2nd"}')  # as PostgreSQL prints it
+    ['ann', 'bob, the 2nd']
     """
+    if text.startswith("{") and text.endswith("}"):
+        return _list_in_braces(text)
     if text.startswith(("[", "(")):
         for read in (json.loads, ast.literal_eval):
             try:
@@ -161,6 +186,16 @@ def list_of_text(text: str) -> Sequence[Any]:
             if isinstance(value, (list, tuple)):
                 return value
     return [part for part in _SEPARATORS.split(text.strip(" []()\t")) if part]
+
+
+def _list_in_braces(text: str) -> Sequence[Any]:
+    """Read an array of PostgreSQL or a set of Python; a record as a list of it, which means nothing here."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        items = next(csv.reader([text[1:-1]], escapechar="\\"), [])
+        return [item for item in items if item != "NULL"]
+    return sorted(value, key=str) if isinstance(value, set) else [value] if value else []
 
 
 def clock_of(value: Any) -> Mapping[str, int] | Sequence[int] | None:

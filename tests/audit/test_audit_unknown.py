@@ -345,7 +345,7 @@ def test_numbers_of_kinds_may_be_texts_or_fractions_in_parquet(tmp_path: Path, k
 @pytest.mark.parametrize(
     ("columns", "options", "told"),
     [
-        ("id order", {}, "the column 'id' seems to name rows, not messages: try --field message=order"),
+        ("id order", {}, "the column 'id' seems to name rows, or what was done: try --field message=order"),
         ("Msg-Id order", {}, "try --field message=order"),
         ("id other", {}, "--field message=COLUMN names another one"),
         ("msg other", {}, ""),
@@ -363,6 +363,20 @@ def test_a_column_that_names_rows_is_no_message(
         lines.append(",".join(["ann,send,bob" if at < 3 else "bob,deliver,", *values]))
     write_table("\n".join(lines) + "\n", tmp_path / f"a.{ending}")
     (run,) = busq.audit.audit(tmp_path, options=options, checks=["fifo", "phantom"]).runs
-    assert [told in one.text for one in run.findings if one.kind == "message-column"] == [True] * bool(told)
+    assert [told in one.text for one in run.findings if one.kind == "other-column"] == [True] * bool(told)
     is_known = "valid" if options == {"field.message": "order"} else "invalid"
     assert verdicts(run) == {"phantom": "unknown" if told else is_known, "fifo": "unknown" if told else "valid"}
+
+
+@pytest.mark.parametrize("options", [{}, {"field.process": "host"}, {"field.process": "service"}])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_host_is_no_process_where_destinations_are_services(
+    options: dict[str, str], ending: str, tmp_path: Path
+) -> None:
+    rows = ["h1,send,m,bob,ann", "h2,deliver,m,,bob", "h1,send,n,bob,ann", "h2,deliver,n,,bob"]
+    write_table("\n".join(["host,kind,message,to,service", *rows]) + "\n", tmp_path / f"a.{ending}")
+    run = judged(tmp_path, **options)
+    said = [finding.text for finding in run.findings if finding.kind == "other-column"]
+    assert ["try --field process=service" in text for text in said] == [True] * (not options)
+    expected = {"": "unknown", "host": "invalid", "service": "valid"}[options.get("field.process", "")]
+    assert verdicts(run)["phantom"] == expected

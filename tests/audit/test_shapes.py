@@ -112,9 +112,11 @@ def test_what_was_judged_otherwise_once_is_judged_truly(seed: int, tmp_path: Pat
     assert_all_true(seed, tmp_path / f"{seed}")
 
 
-@pytest.mark.parametrize("text", ['["ann", "bob, the 2nd"]', "['ann', 'bob, the 2nd']", "('ann', 'bob, the 2nd')"])
+@pytest.mark.parametrize(
+    "text", ['["ann", "bob, the 2nd"]', "['ann', 'bob, the 2nd']", "('ann', 'bob, the 2nd')", '{ann,"bob, the 2nd"}']
+)
 def test_a_list_in_a_cell_may_quote_its_names(text: str, tmp_path: Path) -> None:
-    """As pandas, DuckDB and JSON print them: a name may hold what else stands between names."""
+    """As pandas, DuckDB, JSON and PostgreSQL print them: a name may hold what else stands between names."""
     quoted = text.replace('"', '""')
     lines = [
         "process,kind,message,destinations",

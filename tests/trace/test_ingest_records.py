@@ -210,10 +210,12 @@ def test_files_may_be_packed(tmp_path: Path) -> None:
         assert (source.name, stories(trace.read(source))) == ("a", STORIES)
 
 
-TIMES: dict[str, tuple[Any, int]] = {
+TIMES: dict[str, tuple[Any, int | None]] = {
     "nanoseconds": (1700000000123456789, 1700000000123456789),
     "microseconds": (1700000000123456, 1700000000123456000),
     "milliseconds": (1700000000123, 1700000000123000000),
+    "seconds": (1700000000, 1700000000000000000),
+    "no number": (float("nan"), None),
     "seconds with a fraction": (12.5, 12_500_000_000),
     "small numbers": (1234, 1234),
     "a date": ("1970-01-01T00:00:01.5Z", 1_500_000_000),
@@ -224,10 +226,15 @@ TIMES: dict[str, tuple[Any, int]] = {
 
 
 @pytest.mark.parametrize(("time", "expected"), TIMES.values(), ids=TIMES)
-def test_times_become_nanoseconds(tmp_path: Path, time: Any, expected: int) -> None:
+def test_times_become_nanoseconds(tmp_path: Path, time: Any, expected: int | None) -> None:
     record = {"host": "a", "event": "deliver", "id": 1, "timestamp": time, "lamport": 9}
     run = read(tmp_path, "a.ndjson", ndjson([record]))
     assert run.logs[0].select(["time_ns", "stamp"]).to_pylist() == [{"time_ns": expected, "stamp": 9}]
+
+
+def test_why_no_line_is_an_event_is_said_and_not_that_the_last_one_has_no_end(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=r"time '05\.01\.2026': expected a number, or a date"):
+        read(tmp_path, "a.csv", "process,kind,message,time\nann,send,m,05.01.2026\nann,send,n,05.01.2026")
 
 
 # ---- clocks ----

@@ -10,6 +10,9 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv as pyarrow_csv
+import pyarrow.parquet as pq
 import pytest
 
 from busq.trace import csv_log, find, ndjson, read, record_blocks
@@ -149,3 +152,15 @@ def test_whole_numbers_of_a_run_count_one_unit(tmp_path: Path) -> None:
     run = read(find([tmp_path]).sources[0])
     first, second = run.logs[0]["time_ns"].to_pylist()
     assert second - first == 2 * 10**6  # all of them milliseconds
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_whole_numbers_of_other_units_or_of_none_are_no_times(tmp_path: Path, ending: str) -> None:
+    times = [1_700_000_000_001, 0, 1_700_000_000]
+    table = pa.table({"process": ["ann"] * 3, "kind": ["send"] * 3, "message": ["a", "b", "c"], "time": times})
+    if ending == "csv":
+        pyarrow_csv.write_csv(table, tmp_path / "a.csv")
+    else:
+        pq.write_table(table, tmp_path / "a.parquet")
+    run = read(find([tmp_path]).sources[0])
+    assert run.logs[0]["time_ns"].to_pylist() == [1_700_000_000_001_000_000, None, None]

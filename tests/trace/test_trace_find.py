@@ -178,6 +178,7 @@ def test_an_empty_file_that_is_named_like_a_log_is_an_empty_log(tmp_path: Path) 
         ("log.json", lambda _: b'{"its": [{"process": "ann", "kind": "send"}]}', r"jq -c '.its[]'"),
         ("log.json", lambda _: b'{\n "process": "ann",\n "kind": "send"\n}\n', "take several lines"),
         ("log.arrow", lambda _: b"ARROW1\0\0", "of Arrow: make it Parquet"),
+        ("log.tar", lambda _: bytes(257) + b"ustar\0", "an archive of tar"),
         ("log.pcap", lambda _: b"\xd4\xc3\xb2\xa1\2\0", "a capture of packets"),
     ],
 )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import random
 import sys
@@ -21,10 +22,13 @@ from busq import trace  # noqa: E402
 from busq.trace import TraceError, places  # noqa: E402
 from busq.trace.expressions import parsed  # noqa: E402
 
+PADS = itertools.cycle(["", " ", "\t "])
 NAMES = {
     "text": (lambda p: ["ann", "bob", "cleo"][p], lambda n: f"orders-7/{n}"),
     "UUIDs": (lambda p: str(uuid.UUID(int=p + 9)), lambda n: str(uuid.UUID(int=n))),
     "bytes": (lambda p: f"p{p}", lambda n: uuid.UUID(int=n).bytes),
+    "bytes that are no text": (lambda p: bytes([255, p]), lambda n: bytes([254, n])),
+    "padded": (lambda p: f"p{p}" + next(PADS), lambda n: next(PADS) + f"m{n}"),
     "far numbers": (lambda p: 70_000 + p, lambda n: 1 << 62 | n),
     "negative": (lambda p: -1 - p, lambda n: -n),
     "thousands of digits": (lambda p: f"{p}{5:05000}", lambda n: f"{n}{7:05000}"),

@@ -423,6 +423,10 @@ def odd_tables() -> dict[str, list[dict[str, Any]]]:
         sent = {"process": by, "kind": 1, "message": message, "destinations": [to] if by else None, "position": 0}
         both = (sent, sent | {"process": to, "kind": 0})
         tables[f"{message} of {by}"] = [row | {"stamp": None, "label": None} for row in both]
+    for unit in (1, 1000):  # some of the times are of another one
+        sent = {"process": " a", "kind": "send", "message": "m ", "destinations": ["b "], "time": 1_700_000_000}
+        got = {"process": "b", "kind": "deliver", "message": "m", "destinations": None, "time": 1_700_000_001 * unit}
+        tables[f"times of {unit}"] = [row | {"position": 0} for row in (sent, got)]
     rows = [("a", "send", ["b"], 1), ("b", "deliver", None, 4)]
     tables["rows called id"] = [
         {"process": by, "position": at, "kind": kind, "id": first + at, "destinations": to, "order": f"o{at}"}

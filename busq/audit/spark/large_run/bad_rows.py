@@ -44,8 +44,8 @@ def trimmed(column: Column) -> Column:
 
 
 def filled(column: Column) -> Column:
-    """Return text as it is, null for blanks alone."""
-    return F.when(trimmed(column) != "", column)
+    """Return text without the blanks around it, null for blanks alone."""
+    return F.nullif(trimmed(column), F.lit(""))
 
 
 def _faults() -> dict[tuple[str, str], Column]:

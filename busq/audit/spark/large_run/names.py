@@ -32,14 +32,15 @@ from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
-from busq.trace.foreign import DIGITS, parquet_file
+from busq.trace.foreign import parquet_file
 from busq.trace.guesses import NO_DESTINATIONS
 from busq.trace.mapping import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
-from busq.trace.values import unit_of
+from busq.trace.typed_columns import DIGITS
+from busq.trace.values import floor_of, unit_of
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
@@ -94,10 +95,10 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             raise InMemory("there are vector clocks")
         at = [places.on_spark(head.path) for head in its]
         groups.append((_opened(spark, at, keys, there, source), there))
-    greatest = _greatest(groups, nanoseconds)
+    ends = _ends(groups, nanoseconds)
     frames, are_numbers = [], True
     for opened, there in groups:
-        frame, has_numbers = _named(opened, there, fields, nanoseconds, greatest)
+        frame, has_numbers = _named(opened, there, fields, nanoseconds, ends)
         frames.append(frame)
         are_numbers = are_numbers and has_numbers
     events = reduce(DataFrame.unionByName, frames)
@@ -160,14 +161,15 @@ def _opened(
     return frame
 
 
-def _greatest(
+def _ends(
     groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanoseconds: Container[str]
-) -> dict[str, int]:
-    """Return the greatest of the whole numbers that count times, by column: the unit is that of a run, not of a file.
+) -> dict[str, tuple[int, int]]:
+    """Return the least and greatest size of the whole numbers that count times, by column, but for 0: the unit is that
+    of a run, not of a file.
 
     Cost: a pass over these columns, if there are any.
     """
-    greatest: dict[str, int] = {}
+    ends: dict[str, tuple[int, int]] = {}
     for frame, there in groups:
         chosen = {each.text: column_of(each, frame) for name in _TIMES for each in _choices(frame, name, there)}
         kinds = frame.select(*(column.alias(text) for text, column in chosen.items())).schema
@@ -178,11 +180,13 @@ def _greatest(
         ]
         if not whole:
             continue
-        ends = [F.max(F.abs(chosen[text].cast("decimal(20, 0)"))).cast("string") for text in whole]
-        found = frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(ends))).collect()[0]
-        for text, value in zip(whole, found, strict=True):
-            greatest[text] = max(int(value or 0), greatest.get(text, 0))
-    return greatest
+        sizes = [F.nullif(F.abs(chosen[text].cast("decimal(20, 0)")), F.lit(0)) for text in whole]
+        asked = [end(size).cast("string") for size in sizes for end in (F.min, F.max)]
+        found = frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(asked))).collect()[0]
+        for place, text in enumerate(whole):
+            its, known = [int(value or 0) for value in found[2 * place : 2 * place + 2]], ends.get(text, (0, 0))
+            ends[text] = min(filter(None, (its[0], known[0])), default=0), max(its[1], known[1])
+    return ends
 
 
 def _choices(frame: DataFrame, name: str, there: Mapping[str, Expression]) -> list[Expression]:
@@ -202,7 +206,7 @@ def _named(
     there: Mapping[str, Expression],
     fields: Fields,
     nanoseconds: Container[str],
-    greatest: Mapping[str, int],
+    ends: Mapping[str, tuple[int, int]],
 ) -> tuple[DataFrame, bool]:
     """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
     another type than these."""
@@ -217,9 +221,9 @@ def _named(
         columns["position"].cast("bigint").alias("position"),
         _kind(columns["kind"], kinds["kind"], fields).alias("kind"),
         _name(columns["message"], kinds["message"]).alias("message"),
-        F.filter(to, lambda name: _name(name, item).isNotNull()).alias("destinations"),
+        F.filter(F.transform(to, lambda name: _name(name, item)), lambda name: name.isNotNull()).alias("destinations"),
         _name(columns.get("sender", F.lit(None)), kinds.get("sender")).alias("sender"),
-        *(_time(frame, name, there, nanoseconds, greatest) for name in ("stamp", *_TIMES)),
+        *(_time(frame, name, there, nanoseconds, ends) for name in ("stamp", *_TIMES)),
         _label(columns, kinds, fields).alias("label"),
     ]
     named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
@@ -300,17 +304,17 @@ def _time(
     name: str,
     there: Mapping[str, Expression],
     nanoseconds: Container[str],
-    greatest: Mapping[str, int],
+    ends: Mapping[str, tuple[int, int]],
 ) -> Column:
     """Return a time in nanoseconds, or a stamp; InMemory for a type that only `busq.trace` reads."""
     if name not in there:
         return F.lit(None).cast("bigint").alias(name)
     choices = _choices(frame, name, there)
-    return F.coalesce(*(_whole(frame, name, one, nanoseconds, greatest) for one in choices)).alias(name)
+    return F.coalesce(*(_whole(frame, name, one, nanoseconds, ends) for one in choices)).alias(name)
 
 
 def _whole(
-    frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str], greatest: Mapping[str, int]
+    frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str], ends: Mapping[str, tuple[int, int]]
 ) -> Column:
     column = column_of(each, frame)
     kind = frame.select(column.alias(name)).schema[name].dataType
@@ -324,7 +328,8 @@ def _whole(
     whole = column.cast("bigint")
     if name == "stamp" or not _counts_by_size(each.text, kind, nanoseconds):
         return whole
-    return whole * F.lit(unit_of(greatest.get(each.text, 0)))
+    least, greatest = ends.get(each.text, (0, 0))
+    return F.when(F.abs(whole) >= floor_of(greatest, least), whole) * F.lit(unit_of(greatest, least=least))
 
 
 def _indexed(

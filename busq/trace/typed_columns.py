@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Columns of strangers, in the types that events need: names, lists of them, kinds and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from busq.trace.field_names import Fields, counts_nanoseconds
+from busq.trace.schema import Kind
+from busq.trace.tables import UNKNOWN_KIND
+from busq.trace.text import TOLD
+from busq.trace.values import floor_of, names_in, nanoseconds, unit_of
+
+__all__ = ["DIGITS", "Counts", "destinations_of", "ends_of", "kinds_of", "names_of", "plain_of", "text_of", "times_of"]
+
+DIGITS = 18  # of decimals that are numbers of 64 bits, whatever they are
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What whole numbers count as times: `small` is the unit of those that are too small for times since 1970;
+    `ends`, by column, the least of the run, but for 0, and the greatest."""
+
+    small: int
+    ends: Mapping[str, tuple[int, int]]
+
+
+def ends_of(column: Any) -> tuple[int, int]:
+    """Return the least size of whole numbers, but for 0, and the greatest; zeros for none."""
+    numbers = column.cast(pa.decimal128(20, 0)) if pa.types.is_uint64(column.type) else column.cast(pa.int64())
+    sizes = pc.abs(numbers)
+    ends = pc.min_max(sizes.filter(pc.not_equal(sizes, 0))).as_py()
+    return int(ends["min"] or 0), int(ends["max"] or 0)
+
+
+def plain_of(column: Any) -> Any:
+    """Return a column in one piece, without a dictionary or an extension."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column.type, pa.ExtensionType):
+        column = column.storage
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def text_of(column: Any) -> Any:
+    """Return a column as text."""
+    plain = plain_of(column)
+    return plain if pa.types.is_string(plain.type) else pc.cast(plain, pa.string())
+
+
+def names_of(column: Any) -> Any:
+    """Return names as whole numbers of 64 bits, or as text."""
+    plain = plain_of(column)
+    kind = plain.type
+    if pa.types.is_floating(kind):  # of whole numbers, where some are missing
+        plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain)
+    if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
+        return pc.cast(plain, pa.int64())
+    if pa.types.is_uint64(kind):
+        highest = pc.max(plain).as_py()
+        return pc.cast(plain, pa.int64() if (highest or 0) < 1 << 63 else pa.string())
+    if pa.types.is_decimal(kind) and kind.scale == 0 and kind.precision <= DIGITS:
+        return pc.cast(plain, pa.int64())
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.array([None if value is None else value.hex() for value in plain.to_pylist()], pa.string())
+    if pa.types.is_nested(kind) or pa.types.is_boolean(kind):
+        raise TypeError(f"expected text or whole numbers, found {kind}")
+    plain = pc.utf8_trim_whitespace(_decoded(plain) if pa.types.is_binary(kind) else pc.cast(plain, pa.string()))
+    is_empty = pc.equal(plain, "")
+    return pc.if_else(is_empty, pa.scalar(None, pa.string()), plain) if pc.any(is_empty).as_py() else plain
+
+
+def _decoded(column: Any) -> Any:
+    """Return bytes as text, those that are none as their numbers."""
+    try:
+        return pc.cast(column, pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if value is None else value.decode(errors=TOLD) for value in column.to_pylist()])
+
+
+def destinations_of(column: Any) -> Any:
+    """Return lists of names: of lists, of text with several names, or of single ones."""
+    plain = plain_of(column)
+    if pa.types.is_fixed_size_list(plain.type):
+        plain = pc.cast(plain, pa.list_(plain.type.value_type))
+    if pa.types.is_list(plain.type) or pa.types.is_large_list(plain.type):
+        items = names_of(plain.flatten())
+        lengths = pc.fill_null(pc.list_value_length(plain), 0).cast(pa.int64())
+        if items.null_count:  # a null is no destination
+            owners = np.repeat(np.arange(len(plain)), lengths.to_numpy())[pc.is_valid(items).to_numpy(False)]
+            items, lengths = items.drop_null(), pa.array(np.bincount(owners, minlength=len(plain)), pa.int64())
+        return _lists(items, lengths, plain)
+    named = names_of(plain)
+    if pa.types.is_string(named.type):
+        texts = pc.dictionary_encode(named)
+        lists = [None if text is None else names_in(text.strip()) or () for text in texts.dictionary.to_pylist()]
+        return destinations_of(pa.array(lists, pa.list_(pa.string())).take(texts.indices))
+    return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), named)
+
+
+def _lists(items: Any, lengths: Any, column: Any) -> Any:
+    """Return lists of these lengths, null where the column is."""
+    starts = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths)])
+    return pa.LargeListArray.from_arrays(starts, items, mask=column.is_null() if column.null_count else None)
+
+
+_NUMBERED = {str(int(kind)): kind for kind in Kind}
+
+
+def kinds_of(column: Any, fields: Fields) -> Any:
+    """Return kinds as numbers, null where there is none."""
+    plain = plain_of(column)
+    encoded = pc.dictionary_encode(plain if pa.types.is_integer(plain.type) else text_of(plain))
+    words = [word.strip() for word in pc.cast(encoded.dictionary, pa.string()).to_pylist()]
+    missing = ("", "nan") if pa.types.is_floating(plain.type) else ("",)  # of fractions, where some are missing
+    kinds = [_NUMBERED.get(word, fields.kind_of(word)) for word in words]
+    numbers = [
+        None if w in missing else UNKNOWN_KIND if k is None else int(k) for w, k in zip(words, kinds, strict=True)
+    ]
+    return pa.array(numbers, pa.int8()).take(encoded.indices)
+
+
+def times_of(column: Any, called: str, counts: Counts) -> Any:
+    """Return times in nanoseconds: whole numbers by the greatest of the run, unless their name has the unit; fractions
+    are seconds."""
+    plain = plain_of(column)
+    kind = plain.type
+    if pa.types.is_duration(kind):
+        return pc.cast(pc.cast(plain, pa.duration("ns")), pa.int64())
+    if pa.types.is_timestamp(kind):
+        return pc.cast(pc.cast(plain, pa.timestamp("ns", kind.tz)), pa.int64())
+    if pa.types.is_integer(kind):
+        whole = pc.cast(plain, pa.int64())
+        if counts_nanoseconds(called):
+            return whole
+        least, greatest = counts.ends.get(called) or ends_of(whole)  # which may be no column
+        if floor := floor_of(greatest, least):
+            whole = pc.if_else(pc.less(pc.abs(whole), floor), pa.scalar(None, pa.int64()), whole)
+        return pc.multiply_checked(whole, unit_of(greatest, counts.small, least))
+    if pa.types.is_floating(kind):
+        return pc.cast(pc.round(pc.multiply(plain, 1e9)), pa.int64())
+    if pa.types.is_decimal(kind):
+        return times_of(pc.cast(plain, pa.float64()), called, counts)
+    text = pc.dictionary_encode(text_of(plain))
+    times = [nanoseconds(word.strip(), called, counts.small) for word in text.dictionary.to_pylist()]
+    return pa.array(times, pa.int64()).take(text.indices)
