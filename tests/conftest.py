@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import faulthandler
 import fcntl
@@ -37,28 +36,31 @@ ROOT = TESTS.parent
 # The installed package is what is tested, in editable mode or not: the sources beside the tests hold no compiled core.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
-from hypothesis import HealthCheck, Phase, settings  # noqa: E402
-
 import busq  # noqa: E402
-
-settings.register_profile(
-    "busq",
-    database=None,
-    deadline=None,
-    print_blob=True,
-    phases=[Phase.explicit, Phase.generate, Phase.target, Phase.shrink],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
-)
-settings.load_profile("busq")
-
 
 # A test waits so long for what must come, however busy the machine is: it ends what hangs, and judges nothing.
 # (The time limit of a whole test, in pyproject.toml, is longer.)
 PATIENCE_S = 600
 
 
+def set_up_hypothesis() -> None:
+    """Not when this file is imported: processes that tests spawn do so too, and it takes longer than all else there."""
+    from hypothesis import HealthCheck, Phase, settings
+
+    settings.register_profile(
+        "busq",
+        database=None,
+        deadline=None,
+        print_blob=True,
+        phases=[Phase.explicit, Phase.generate, Phase.target, Phase.shrink],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    )
+    settings.load_profile("busq")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Leave slow files out only where none is named."""
+    set_up_hypothesis()
     is_default = config.option.markexpr == "not long and not slow"  # pyproject.toml
     if is_default and config.args_source is pytest.Config.ArgsSource.ARGS and not hasattr(config, "workerinput"):
         config.option.markexpr = "not long"
@@ -213,6 +215,8 @@ Run = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 
 def run_asyncio(main: Callable[[], Awaitable[Any]]) -> Any:
+    import asyncio  # not in every process that a test spawns
+
     return asyncio.run(main(), debug=False)  # type: ignore[arg-type]
 
 
@@ -247,7 +251,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is a coroutine in the event loop of its fixture, or in asyncio's."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+    arguments: dict[str, Any] = {
+        name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+    }
     runner = arguments.get("run") or arguments.get("run_tasks") or run_asyncio
     runner(functools.partial(pyfuncitem.obj, **arguments))
     return True
