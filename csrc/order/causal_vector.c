@@ -27,8 +27,6 @@ enum { DATA };
 
 static const busq_order_kind kinds[] = {{"data", true}};
 
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* Behind it: the hold-back buffer, keyed by (sender, its number), with a place to spare for what nothing blocks. */
 typedef struct {
   busq_order_group group;
@@ -156,7 +154,7 @@ const busq_order busq_order_causal_vector = {
     .kinds = kinds,
     .n_kinds = 1,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .head_size = clock_size,
     .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = vector_step,

@@ -22,8 +22,6 @@ enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
 
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* Invariant: of each destination the first entry of `mine`, and no other, has the note 1: it was sent. */
 typedef struct {
   busq_order_group group;
@@ -133,7 +131,7 @@ const busq_order busq_order_fifo_ack = {
     .traits = BUSQ_ORDER_POINT_TO_POINT, /* what waits for one receiver is passed by what goes to another */
     .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_when_all_is_sent = 1u << ACK, /* it only reports that a message is done */

@@ -27,8 +27,6 @@
 enum { DATA, ACK };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}};
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* Invariant: is_unacked implies that outbox holds the unacknowledged message at its head. */
 typedef struct {
   busq_order_group group;
@@ -114,7 +112,7 @@ const busq_order busq_order_mfss = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_OUTPUT_BUFFER,
     .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .kinds = kinds,
     .n_kinds = 2,
     .quiet_always = 1u << ACK, /* with nothing that waits it only reports that a message is done */

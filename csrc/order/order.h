@@ -159,6 +159,8 @@ typedef struct {
                        * (but for BUSQ_OPTION_GO_ON) */
 } busq_order_option_name;
 
+extern const busq_order_option_name busq_order_may_go_on[]; /* of orders that have no other option */
+
 /* Every state begins with its group.  held_max has to cover what all others may have outstanding towards this
  * process, or what is refused may be what everything else waits for; fifo, causal-vector and causal-matrix get on
  * with 1. Invariant: self < n_processes. */

@@ -28,6 +28,8 @@ const busq_order *const busq_orders[] = {
     NULL,
 };
 
+const busq_order_option_name busq_order_may_go_on[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
+
 static const busq_order *find(const char *name, size_t bytes)
 {
   for (const busq_order *const *order = busq_orders; *order; order++)

@@ -31,8 +31,6 @@ enum { COORDINATOR = 0 };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"request", true}, {"flush", false}, {"go", false}};
 
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* Sends before it delivers: a driver keeps the payload no longer than it must. */
 static void multicast(uint64_t message, bool is_for_me, busq_order_effects *effects)
 {
@@ -84,7 +82,7 @@ const busq_order busq_order_sequencer = {
     .quiet_when_all_is_sent = 1u << DATA,
     .options_not_quiet = BUSQ_OPTION_GO_ON,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .head_size = busq_successor_head_size,
     .buffers = {{BUSQ_OUTBOX, .to_go_on = true, .own = true}},
     .step = sequencer_step,

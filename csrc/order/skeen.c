@@ -40,8 +40,6 @@ enum { DATA = BUSQ_SURVIVORS_DATA, PROPOSAL = BUSQ_SURVIVORS_PROPOSAL, FINAL = B
 enum { SETTLED = 1 }; /* the note of what is queued */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"proposal", false}, {"final", false}, {"flush", false}};
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* At its end and behind it:
  *   mine, an outbox: one's own messages, oldest first; `stamp` is the largest proposal, `to` how many are missing, `note` whether
  *   it is for this process too;
@@ -265,7 +263,7 @@ const busq_order busq_order_skeen = {
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .head_size = skeen_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
@@ -282,7 +280,7 @@ const busq_order busq_order_abcast = {
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .head_size = skeen_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = abcast_step,

@@ -51,8 +51,6 @@ enum { NOBODY = 0, HEAD_IS_ASKING = 1, HEAD_IS_SENT = 2 };
 
 static const busq_order_kind kinds[] = {{"data", true}, {"ack", false}, {"request", false}, {"permit", false}};
 
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* Behind it, outboxes both:
  *   mine: one's own messages, the first one under way;
  *   line: what waits until the process is active; `note` is the kind, `to` the process that it came from.  Of every other process
@@ -275,7 +273,7 @@ const busq_order busq_order_sync = {
     .traits = BUSQ_ORDER_POINT_TO_POINT | BUSQ_ORDER_RENDEZVOUS,
     .crashes = BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Until it comes the application may not submit.  Earlier packets stand in the line, and are served then in the

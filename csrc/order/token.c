@@ -54,8 +54,6 @@ enum { AWAY, WORKING, PARKED }; /* where the token is */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"token", false}, {"want", false}, {"flush", false}};
 
-static const busq_order_option_name option_names[] = {{"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
-
 /* Behind it:
  *   outbox: messages of one's own that have no number; `note` is whether they are for this process too;
  *   held, a hold-back buffer keyed by number: numbered, but not in turn; `note` is whether they are for this process. */
@@ -341,7 +339,7 @@ const busq_order busq_order_token = {
     .traits = BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_FIFO_TO_GO_ON,
     .crashes = BUSQ_CRASH_VALIDITY,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = option_names,
+    .options = busq_order_may_go_on,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a
