@@ -16,6 +16,12 @@
  * version are equal.  Comparing versions instead of rows makes deciding and merging cost what is new.  A message to oneself
  * is delivered at once and not counted.
  *
+ * With the option on_crash=go-on no process waits for what the dead have not sent it: once k is suspected, and so its channel is empty,
+ * W[k][self] asks for what is held of k alone.  However many die but one, all living destinations deliver what a living process has
+ * sent, and none waits for ever.  The order stays causal: W counts what each living process has sent here, through whichever process m knows of it.
+ * It is not uniform, nor do the living agree: a multicast whose sender dies in it comes to some destinations, and the others go
+ * on without it, and deliver its effects.
+ *
  * Not given: small messages.  n x n clock entries travel with each message.
  *
  * Proven without a bound: busq/lab/proof/models/causal.py.
@@ -58,18 +64,24 @@ static uint32_t *row_of(const matrix_state *self, uint32_t process)
   return (uint32_t *)self->clock + n + n * process;
 }
 
+static uint32_t passed(const matrix_state *self, uint32_t process)
+{
+  const bool is_dead = busq_group_suspects(&self->group, process);
+  return busq_causal_passed(held_of(self), process, is_dead, row_of(self, process)[self->group.self]);
+}
+
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
 {
   const matrix_context *c = context;
   const matrix_state *self = c->self;
   const uint32_t me = self->group.self;
   const uint32_t *versions = c->world->vector(c->world, entry->message);
-  if ((uint32_t)entry->key != row_of(self, entry->from)[me] + 1)
+  if ((uint32_t)entry->key != passed(self, entry->from) + 1)
     return entry->from;
   for (uint32_t process = 0; process < self->group.n_processes; process++) {
     if (versions[process] <= self->clock[process] || process == entry->from)
       continue; /* what is known here is at least as new */
-    if (c->world->row(c->world, entry->message, process)[me] > row_of(self, process)[me])
+    if (c->world->row(c->world, entry->message, process)[me] > passed(self, process))
       return process;
   }
   return BUSQ_BLOCKER_NONE;
@@ -137,6 +149,8 @@ static int matrix_step(void *state, const busq_order_event *event, busq_order_ef
     return BUSQ_OK;
   }
   const int result = event->kind == BUSQ_ON_RECEIVE ? receive(self, event) : BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUSPECT)
+    busq_causal_wake(held_of(self), event->packet.from, blocker, &(matrix_context){self, event->world});
   if (result == BUSQ_OK)
     pump(self, event->world, effects);
   return result;
@@ -167,6 +181,8 @@ const busq_order busq_order_causal_matrix = {
     .clock = BUSQ_CLOCK_MATRIX,
     .kinds = kinds,
     .n_kinds = 1,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_GOES_ON,
+    .options = busq_order_may_go_on,
     .head_size = clock_size,
     .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = matrix_step,

@@ -21,6 +21,11 @@
  * Guarantee: causal order.  A message to d in m's past is in O[.][d], or one that d has to deliver after it is, or it was
  * delivered to d in m's past.
  *
+ * With the option on_crash=go-on no process waits for what the dead have not sent it, as in order/causal_matrix.c, and the promises are
+ * those: validity and an end to all waiting, no agreement.  II then holds for messages to one destination alone.  One to
+ * several may come to others and never to d: they would have forgotten for its sake what d still has to deliver before its effects.
+ * One to d alone is in the channel before it has any effect.
+ *
  * The paper's log has entries (s, t, destinations), several for one s.  A destination is in at most one entry of s, for II
  * takes it out of those before; so a number per sender and destination comes to the same.  Its per-destination copies leave out
  * the other destinations of m in O; one list serves all here, and each receiver leaves them out.
@@ -163,6 +168,12 @@ static uint32_t *write_list(ks_state *self, const busq_order_event *event)
 
 /* ---- sending ---- */
 
+/* II.  Under on_crash=go-on a message to several may come to some of them alone. */
+static bool forgets(const ks_state *self, bool is_to_several)
+{
+  return !(is_to_several && self->group.options & BUSQ_OPTION_GO_ON);
+}
+
 static void submit(ks_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const uint64_t message = event->packet.message;
@@ -173,9 +184,11 @@ static void submit(ks_state *self, const busq_order_event *event, busq_order_eff
   }
   busq_do_sent(effects, message, write_list(self, event));
   const uint32_t number = ++newest_of(self)[me];
-  for (uint32_t place = 0; place < event->n_others; place++)
-    for (uint32_t process = 0; process < self->group.n_processes; process++)
-      row_of(self, process)[event->others[place]] = process == me ? number : 0;
+  for (uint32_t place = 0; place < event->n_others; place++) {
+    for (uint32_t process = 0; process < self->group.n_processes && forgets(self, event->n_others > 1); process++)
+      row_of(self, process)[event->others[place]] = 0;
+    row_of(self, me)[event->others[place]] = number;
+  }
   if (event->is_for_me)
     busq_do_deliver(effects, message);
   busq_do_send(effects, BUSQ_TO_DESTINATIONS, (busq_order_packet){.message = message, .kind = DATA});
@@ -185,6 +198,12 @@ static void submit(ks_state *self, const busq_order_event *event, busq_order_eff
 
 /* ---- receiving ---- */
 
+static uint32_t passed(const ks_state *self, uint32_t process)
+{
+  const bool is_dead = busq_group_suspects(&self->group, process);
+  return busq_causal_passed(held_of(self), process, is_dead, self->delivered[process]);
+}
+
 static uint32_t blocker(const void *context, const busq_held_entry *entry)
 {
   const ks_context *c = context;
@@ -192,7 +211,7 @@ static uint32_t blocker(const void *context, const busq_held_entry *entry)
   for (const uint32_t *at = list.rows; at < list.end;) {
     const ks_row row = read_row(at);
     for (const uint32_t *pair = row.pairs; pair < row.end; pair += 2)
-      if (pair[0] == c->self->group.self && pair[1] > c->self->delivered[row.sender])
+      if (pair[0] == c->self->group.self && pair[1] > passed(c->self, row.sender))
         return row.sender;
     at = row.end;
   }
@@ -227,7 +246,7 @@ static void merge_row(ks_state *self, const ks_list *list, uint32_t from, ks_row
       theirs.pairs += 2;
     }
     if (destination < list->rows && *destination == process) {
-      other = is_own ? list->number : 0;
+      other = is_own ? list->number : forgets(self, true) ? 0 : other;
       destination++;
     }
     if (process == self->group.self)
@@ -280,6 +299,8 @@ static int ks_step(void *state, const busq_order_event *event, busq_order_effect
   if (event->kind == BUSQ_ON_MORE)
     memset(list, 0, (1 + (size_t)list[0]) * sizeof *list);
   const int result = event->kind == BUSQ_ON_RECEIVE ? receive(self, event) : BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUSPECT)
+    busq_causal_wake(held_of(self), event->packet.from, blocker, &(ks_context){self, event->world});
   if (result == BUSQ_OK)
     pump(self, event->world, effects);
   return result;
@@ -313,6 +334,8 @@ const busq_order busq_order_ks = {
     .clock = BUSQ_CLOCK_LIST,
     .kinds = kinds,
     .n_kinds = 1,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_GOES_ON,
+    .options = busq_order_may_go_on,
     .head_size = head_size,
     .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = ks_step, /* no rename: lists have names in them, in ascending order */

@@ -14,6 +14,11 @@
  * Guarantee: causal order.  Let m' be sent to self in m's past, with the vector W'.  Then W' <= U[self] <= T: a message
  * delivered here had m' in its past, or was m', and by induction m' was delivered no later than it.
  *
+ * With the option on_crash=go-on no process waits for what the dead have not sent it, as in order/causal_matrix.c, and the promises are
+ * those: validity and an end to all waiting, no agreement.  Of T, V[d] then takes T[self] alone, the number of m itself.  For the rest of T
+ * counts sends to others, too: m would have brought it to d, and where m never comes, d would wait for it for ever.  A
+ * message to d in the past of m has its own number in V[d].
+ *
  * The paper has one destination per message.  With several, m itself constrains the others, so its names travel with it.
  *
  * Packets: one per destination, with n entries for T and n + 1 for each process that V has; a message to several carries
@@ -97,10 +102,26 @@ static void raise_to(uint32_t *row, const uint32_t *other, uint32_t n)
       row[process] = other[process];
 }
 
-static bool is_past(const uint32_t *row, const uint32_t *clock, uint32_t n)
+/* A message of `sender`, sent at this time, went to a destination. */
+static void note_sent(ses_state *self, uint32_t destination, uint32_t sender, const uint32_t *clock)
 {
-  for (uint32_t process = 0; process < n; process++)
-    if (row[process] > clock[process])
+  uint32_t *row = row_of(self, destination);
+  if (!(self->group.options & BUSQ_OPTION_GO_ON))
+    raise_to(row, clock, self->group.n_processes);
+  else if (clock[sender] > row[sender])
+    row[sender] = clock[sender];
+}
+
+static uint32_t passed(const ses_state *self, uint32_t process)
+{
+  const bool is_dead = busq_group_suspects(&self->group, process);
+  return busq_causal_passed(held_of(self), process, is_dead, self->clock[process]);
+}
+
+static bool is_past(const ses_state *self, const uint32_t *row)
+{
+  for (uint32_t process = 0; process < self->group.n_processes; process++)
+    if (row[process] > passed(self, process))
       return false;
   return true;
 }
@@ -113,7 +134,7 @@ static uint32_t blocker(const void *context, const busq_held_entry *entry)
   const ses_list list = read_list(c->self, c->world, entry->message);
   for (const uint32_t *row = list.rows; row < list.end; row += n + 1)
     if (*row == me)
-      return is_past(row + 1, c->self->clock, n) ? BUSQ_BLOCKER_NONE : me;
+      return is_past(c->self, row + 1) ? BUSQ_BLOCKER_NONE : me;
   return BUSQ_BLOCKER_NONE;
 }
 
@@ -152,7 +173,7 @@ static void submit(ses_state *self, const busq_order_event *event, busq_order_ef
   self->clock[self->group.self]++;
   busq_do_sent(effects, message, write_list(self, event));
   for (uint32_t place = 0; place < event->n_others; place++)
-    memcpy(row_of(self, event->others[place]), self->clock, self->group.n_processes * sizeof(uint32_t));
+    note_sent(self, event->others[place], self->group.self, self->clock);
   if (event->is_for_me)
     busq_do_deliver(effects, message);
   busq_do_send(effects, BUSQ_TO_DESTINATIONS, (busq_order_packet){.message = message, .kind = DATA});
@@ -172,7 +193,7 @@ static int receive(ses_state *self, const busq_order_event *event)
   return busq_causal_hold(held_of(self), entry, blocker, &context) ? BUSQ_OK : BUSQ_FULL;
 }
 
-static void learn(ses_state *self, const ses_list *list)
+static void learn(ses_state *self, const ses_list *list, uint32_t from)
 {
   const uint32_t n = self->group.n_processes;
   for (const uint32_t *row = list->rows; row < list->end; row += n + 1)
@@ -180,7 +201,7 @@ static void learn(ses_state *self, const ses_list *list)
       raise_to(row_of(self, *row), row + 1, n);
   for (uint32_t place = 0; place < list->n_destinations; place++)
     if (list->destinations[place] != self->group.self)
-      raise_to(row_of(self, list->destinations[place]), list->clock, n);
+      note_sent(self, list->destinations[place], from, list->clock);
   raise_to(self->clock, list->clock, n);
 }
 
@@ -194,7 +215,7 @@ static void pump(ses_state *self, const busq_order_world *world, busq_order_effe
       return;
     const busq_held_entry next = busq_holdback_remove(held, place);
     const ses_list list = read_list(self, world, next.message);
-    learn(self, &list);
+    learn(self, &list, next.from);
     busq_do_deliver(effects, next.message);
     busq_causal_wake(held, self->group.self, blocker, &context);
   }
@@ -211,6 +232,8 @@ static int ses_step(void *state, const busq_order_event *event, busq_order_effec
   if (event->kind == BUSQ_ON_MORE)
     memset(list, 0, (1 + (size_t)list[0]) * sizeof *list);
   const int result = event->kind == BUSQ_ON_RECEIVE ? receive(self, event) : BUSQ_OK;
+  if (event->kind == BUSQ_ON_SUSPECT)
+    busq_causal_wake(held_of(self), self->group.self, blocker, &(ses_context){self, event->world});
   if (result == BUSQ_OK)
     pump(self, event->world, effects);
   return result;
@@ -235,6 +258,8 @@ const busq_order busq_order_ses = {
     .clock = BUSQ_CLOCK_LIST,
     .kinds = kinds,
     .n_kinds = 1,
+    .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_GOES_ON,
+    .options = busq_order_may_go_on,
     .head_size = head_size,
     .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = ses_step, /* no rename: lists have names in them, in ascending order */

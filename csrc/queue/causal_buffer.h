@@ -50,4 +50,15 @@ static inline void busq_causal_wake(busq_holdback *held, uint32_t from, busq_cau
   }
 }
 
+/* Up to which of its messages nothing here waits for a process, where keys are the sender above 33 bits and its number: the last one that
+ * was delivered.  Of a dead one nothing will come any more, so only what is held of it is waited for. */
+static inline uint32_t busq_causal_passed(const busq_holdback *held, uint32_t process, bool is_dead, uint32_t delivered)
+{
+  if (BUSQ_LIKELY(!is_dead))
+    return delivered;
+  const uint32_t place = busq_holdback_place(held, (uint64_t)process << 33, 0);
+  const busq_held_entry *first = busq_holdback_at(held, place);
+  return place < held->count && first->from == process ? (uint32_t)first->key - 1 : UINT32_MAX;
+}
+
 #endif /* BUSQ_QUEUE_CAUSAL_BUFFER_H */

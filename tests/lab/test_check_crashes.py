@@ -31,6 +31,7 @@ SLOW = (
 DECIDED = ("skeen:on_crash=go-on", "abcast:on_crash=go-on")  # by destinations, which takes long to search
 TWO_TO_ALL = [[{0, 1, 2}], [{0, 1, 2}], [{2}]]
 MULTICAST = [name for name in GO_ON if not parse(name)[0].point_to_point]
+CAUSAL = ("causal-matrix", "ses", "ks")  # with 1 message each, what was for others alone stops none
 EAGER = [[{1}, {2}], [{2}, {0}], [{0}, {1}]]  # with 1 message each there is no secret
 EVERY = [*(name for name in ORDERS), *GO_ON]
 
@@ -147,6 +148,7 @@ def test_what_is_for_its_sender_too_may_end_in_the_step_in_which_it_comes_back(o
         *itertools.product([name for name in MULTICAST if name not in DECIDED], [{"to_self": True}]),
         *itertools.product(DECIDED, [{"to_self": True, "destinations": TWO_TO_ALL, "broadcast": False}]),
         *itertools.product([name for name in GO_ON if name not in SLOW], [{"broadcast": False}]),
+        *((f"{name}:on_crash=go-on", {"messages": 2}) for name in CAUSAL),
         ("mfss:on_crash=go-on", {"messages": 2}),
         ("cykas:on_crash=go-on", {"messages": 2, "destinations": EAGER}),
     ],
@@ -213,6 +215,24 @@ def test_a_sequencer_that_dies_in_the_middle_leaves_one_without() -> None:
     assert Counterexample.from_json(found.to_json()) == found
     assert play(found.scenario()).text == found.scenario()
     assert found.confirmed() == {"agreement": True}
+
+
+@pytest.mark.parametrize("name", ["agreement", "uniform"])
+@pytest.mark.parametrize("order", [f"{name}:on_crash=go-on" for name in CAUSAL])
+def test_some_have_what_the_others_go_on_without(order: str, name: str) -> None:
+    found = shortest(order, name)
+    assert found.transcript().splitlines()[8:] == [
+        "> carol will die after 2 effects",
+        "> carol sends m3 to alice, bob",
+        "  carol -> alice: data m3",
+        "  carol dies",
+        "> alice receives data m3 from carol",
+        "  alice delivers m3",
+        "> alice learns that carol is dead",
+        "> bob learns that carol is dead",
+    ]
+    assert found.sentences() == {name: "alice has delivered m3, and bob never delivers it"}
+    assert found.confirmed() == {name: True}
 
 
 def test_a_successor_goes_on_with_what_one_alone_has_got() -> None:

@@ -9,6 +9,8 @@ ONE = Bound(3, 1, to_all=1, crashes=1)  # of the table in docs/explanation/when-
 WITH_OWN = Bound(3, 1, to_all=1, with_self=1, crashes=1)
 ALONE = Bound(3, 1, crashes=1)
 TWO = Bound(3, 2, crashes=1)
+TWO_TO_ALL = Bound(3, 2, to_all=1, crashes=1)
+TWO_TO_SOME = Bound(3, 2, fan_out=2, crashes=1)
 TWO_DEATHS = Bound(4, 1, fan_out=4, with_self=1, crashes=2, walks=60_000)
 SEND_ON = """  busq_do_send(effects, BUSQ_TO_DESTINATIONS,
                (busq_order_packet){"""
@@ -28,7 +30,26 @@ HAND_ON = (
     "  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet)"
     "{.message = message, .stamp = ++self->passed, .kind = DATA});\n"
 )
+IS_DEAD = "const bool is_dead = busq_group_suspects(&self->group, process);"
+WAKE = "if (event->kind == BUSQ_ON_SUSPECT)\n    busq_causal_wake("
+PASSED = "return busq_causal_passed(held_of(self), process, is_dead,"
 
+# Of the causal orders to any destinations, which wait alike.
+WAITING = [
+    mutant
+    for order, broken in (("causal-matrix", "stuck"), ("ses", "causal"), ("ks", "causal"))
+    for mutant in slips(
+        f"{order}:on_crash=go-on",
+        ("what the dead have not sent is waited for", "stuck", ONE, (IS_DEAD, "const bool is_dead = false;")),
+        ("nobody looks again when a process dies", "stuck", ONE, (WAKE, WAKE.replace("if (", "if (0 && "))),
+        (
+            "what is held of the dead is not waited for",
+            broken,
+            TWO_TO_ALL,
+            (PASSED, "return is_dead ? UINT32_MAX - 1 : ("),
+        ),
+    )
+]
 
 GO_ON = [
     *slips(
@@ -60,6 +81,25 @@ GO_ON = [
             "stuck",
             ONE,
             ("goes_on ? busq_message_origin(packet->message) : packet->from", "packet->from"),
+        ),
+    ),
+    *WAITING,
+    *slips(
+        "ses:on_crash=go-on",
+        (
+            "all that the sender of a multicast knows has to come, as if that came, too",
+            "stuck",
+            TWO_TO_SOME,
+            ("  if (!(self->group.options & BUSQ_OPTION_GO_ON))\n    raise_to(", "  if (clock)\n    raise_to("),
+        ),
+    ),
+    *slips(
+        "ks:on_crash=go-on",
+        (
+            "what a multicast might have brought is forgotten, as if it came",
+            "lost",
+            TWO_TO_ALL,
+            ("return !(is_to_several && self->group.options & BUSQ_OPTION_GO_ON);", "return is_to_several || self;"),
         ),
     ),
     *slips(

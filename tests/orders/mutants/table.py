@@ -256,7 +256,7 @@ MUTANTS = [
             "it does not count the messages of the sender itself",
             "fifo",
             Bound(2, 2),
-            ("if ((uint32_t)entry->key != row_of(self, entry->from)[me] + 1)", "if (!(uint32_t)entry->key)"),
+            ("if ((uint32_t)entry->key != passed(self, entry->from) + 1)", "if (!(uint32_t)entry->key)"),
             ("if (number <= row_of(self, packet->from)[self->group.self])", "if (!number)"),
         ),
         (
@@ -264,8 +264,8 @@ MUTANTS = [
             "lost",
             Bound(3, 1, fan_out=2),
             (
-                "[me] > row_of(self, process)[me])",
-                "[me] > row_of(self, process)[me] + 1)",
+                "[me] > passed(self, process))",
+                "[me] > passed(self, process) + 1)",
             ),
         ),
         (
@@ -303,8 +303,8 @@ MUTANTS = [
             "fifo",
             Bound(2, 2),
             (
-                "memcpy(row_of(self, event->others[place]), self->clock, self->group.n_processes * sizeof(uint32_t));",
-                "(void)row_of(self, event->others[place]);",
+                "    note_sent(self, event->others[place], self->group.self, self->clock);\n",
+                "    (void)place;\n",
             ),
             NUMBER_OF_SES,
         ),
@@ -319,7 +319,7 @@ MUTANTS = [
             "the other destinations of a multicast are forgotten",
             "causal",
             Bound(3, 1, fan_out=2),
-            ("      raise_to(row_of(self, list->destinations[place]), list->clock, n);\n", "      (void)place;\n"),
+            ("      note_sent(self, list->destinations[place], from, list->clock);\n", "      (void)from;\n"),
             NUMBER_OF_SES,
         ),
         (
@@ -335,7 +335,7 @@ MUTANTS = [
             "what a process has sent is not written into its own log",
             "fifo",
             Bound(2, 2),
-            ("= process == me ? number : 0;", "= process == me ? number - number : 0;"),
+            ("    row_of(self, me)[event->others[place]] = number;\n", "    (void)number;\n"),
             NUMBER_OF_KS,
         ),
         (
@@ -343,9 +343,8 @@ MUTANTS = [
             "causal",
             Bound(3, 2),
             (
-                "      row_of(self, process)[event->others[place]] = process == me ? number : 0;\n",
-                "      for (uint32_t other = 0; other < self->group.n_processes; other++)\n"
-                "        row_of(self, process)[other] = process == me && other == event->others[place] ? number : 0;\n",
+                "      row_of(self, process)[event->others[place]] = 0;\n",
+                "      memset(row_of(self, process), 0, self->group.n_processes * sizeof(uint32_t));\n",
             ),
         ),
         (
@@ -361,7 +360,7 @@ MUTANTS = [
             "the other destinations of a multicast are forgotten",
             "causal",
             Bound(3, 1, fan_out=2),
-            ("other = is_own ? list->number : 0;", "other = 0;"),
+            ("other = is_own ? list->number : forgets(self, true) ? 0 : other;", "other = 0;"),
         ),
         (
             "a delivery is not noted",
