@@ -156,12 +156,34 @@ TEST(test_threads_write_at_once_and_every_event_comes_once_and_in_order)
 
 /* ---- the recorder ---- */
 
+static busq_recorder *recording; /* ends with its test */
+
+static void end(busq_recorder *recorder)
+{
+  busq_recorder_stop(recorder);
+  busq_recorder_free(recorder);
+  recording = NULL;
+}
+
+static void end_and_part(void)
+{
+  if (recording)
+    end(recording);
+  part();
+}
+
 static busq_recorder *begin(uint32_t ring_records)
 {
-  busq_recorder *recorder = NULL;
-  if (busq_recorder_open(company_bus, ring_records, &recorder) != BUSQ_OK)
+  if (busq_recorder_open(company_bus, ring_records, &recording) != BUSQ_OK)
     check_fail(__FILE__, __LINE__, "can't record: %s", busq_error_text());
-  return recorder;
+  check_after = end_and_part;
+  return recording;
+}
+
+static busq_recorder *meet_and_begin(uint32_t peers, uint32_t capacity, uint64_t arena_bytes)
+{
+  meet(peers, capacity, arena_bytes);
+  return begin(256);
 }
 
 static void settle(busq_recorder *recorder)
@@ -195,12 +217,6 @@ static const char *told(busq_recorder *recorder, uint32_t process)
   return text;
 }
 
-static void end(busq_recorder *recorder)
-{
-  busq_recorder_stop(recorder);
-  busq_recorder_free(recorder);
-}
-
 static busq_recorder_facts facts_of(busq_recorder *recorder)
 {
   busq_recorder_facts facts;
@@ -210,8 +226,7 @@ static busq_recorder_facts facts_of(busq_recorder *recorder)
 
 TEST(test_sends_and_deliveries_become_rows)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a"), *b = join("b");
   said(a, "b", "x");
   said(a, "a b", "y");
@@ -221,7 +236,6 @@ TEST(test_sends_and_deliveries_become_rows)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>0>1 T0.2 T0.2 D0.2 D1.1");
   CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 S1.1>0");
-  end(recorder);
 }
 
 TEST(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such)
@@ -247,13 +261,11 @@ TEST(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_a
   said(a, "b", "again");
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "S0.1>1");
-  end(recorder);
 }
 
 TEST(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care)
 {
-  meet(4, 1024, 1 << 20);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 1024, 1 << 20);
   busq_peer *a = join("a");
   for (int i = 0; i < 300; i++)
     said(a, "a", "x");
@@ -262,13 +274,11 @@ TEST(test_a_ring_that_nobody_empties_drops_and_messages_do_not_care)
   said(a, "a", "y");
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).dropped, 2 + 300 - 256);
-  end(recorder);
 }
 
 TEST(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a");
   said(a, "a", "1");
   settle(recorder);
@@ -288,14 +298,12 @@ TEST(test_a_recorder_goes_on_with_the_rings_of_one_that_was_killed)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "G1 S0.3>0 D0.1 D0.2 D0.3");
   CHECK_EQUAL(facts_of(recorder).lost, 1);
-  end(recorder);
 }
 
 TEST(test_lives_come_in_turn_in_whichever_slots_they_are)
 {
   static const char lives[][2] = {"a", "b", "b", "a", "a", "b", "b", "a"};
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   for (int i = 0; i < 8; i += 2) {
     busq_peer *one = join(lives[i]), *other = join(lives[i + 1]);
     said(one, "a b", "x");
@@ -307,13 +315,11 @@ TEST(test_lives_come_in_turn_in_whichever_slots_they_are)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "J S0.1>0>1 T0.1 T0.1 D0.1 Q J D1.1 Q J S0.2>0>1 T0.2 T0.2 D0.2 Q J D1.2 Q");
   CHECK_TEXT(told(recorder, 1), "J D0.1 Q J S1.1>1>0 T1.1 T1.1 D1.1 Q J D0.2 Q J S1.2>1>0 T1.2 T1.2 D1.2 Q");
-  end(recorder);
 }
 
 TEST(test_a_recorder_that_goes_on_knows_whose_events_were_left)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a");
   said(a, "a", "1");
   settle(recorder);
@@ -338,7 +344,6 @@ TEST(test_a_recorder_that_goes_on_knows_whose_events_were_left)
   CHECK_EQUAL(busq_recorder_resume(recorder), BUSQ_OK);
   settle(recorder);
   CHECK_TEXT(told(recorder, 1), "S1.2>1 Q");
-  end(recorder);
 }
 
 TEST(test_a_bus_has_one_recorder_at_a_time)
@@ -353,8 +358,7 @@ TEST(test_a_bus_has_one_recorder_at_a_time)
 
 TEST(test_a_peer_that_comes_back_goes_on_with_its_numbers)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a"), *b = join("b");
   said(a, "b", "1");
   said(a, "b", "2");
@@ -365,7 +369,6 @@ TEST(test_a_peer_that_comes_back_goes_on_with_its_numbers)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>1 Q J S0.3>1");
   CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 D0.3");
-  end(recorder);
 }
 
 static busq_trace_ring ring_of(const busq_rings *rings, const busq_peer *peer)
@@ -378,8 +381,7 @@ static busq_trace_ring ring_of(const busq_rings *rings, const busq_peer *peer)
 /* A sends while another thread of A receives, into a ring that is full every other time. */
 TEST(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a");
   settle(recorder);
   busq_rings rings;
@@ -396,13 +398,11 @@ TEST(test_of_two_threads_of_a_peer_the_first_to_reserve_may_be_the_last_to_count
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).dropped, 5);
   busq_rings_close(&rings);
-  end(recorder);
 }
 
 TEST(test_thousands_of_millions_may_be_dropped_between_two_events)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a");
   busq_rings rings;
   settle(recorder);
@@ -413,14 +413,12 @@ TEST(test_thousands_of_millions_may_be_dropped_between_two_events)
   CHECK_TEXT(told(recorder, 0), "J G3000000000 S0.1>0");
   CHECK_EQUAL(facts_of(recorder).dropped, UINT64_C(3000000000));
   busq_rings_close(&rings);
-  end(recorder);
 }
 
 /* 64 short lives fill the ring of a slot to the last place; the next life finds no room for its name. */
 TEST(test_what_happens_before_a_join_found_room_counts_as_dropped)
 {
-  meet(3, 1024, 1 << 20);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(3, 1024, 1 << 20);
   busq_peer *a = join("a");
   settle(recorder);
   for (int life = 0; life < 64; life++) {
@@ -443,14 +441,12 @@ TEST(test_what_happens_before_a_join_found_room_counts_as_dropped)
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).dropped, 10);
   CHECK_TEXT(told(recorder, facts_of(recorder).processes - 1), "G10 D0.75");
-  end(recorder);
 }
 
 /* A's last events find no room, and B gets its slot. */
 TEST(test_what_was_dropped_is_told_of_who_dropped_it)
 {
-  meet(3, 1024, 1 << 20);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(3, 1024, 1 << 20);
   busq_peer *s = join("s"), *a = join("a");
   for (int i = 0; i < 127; i++) { /* 2 + 254: to the last place */
     said(a, "a", "x");
@@ -470,14 +466,12 @@ TEST(test_what_was_dropped_is_told_of_who_dropped_it)
   CHECK_TEXT(told(recorder, 1), "G8");
   CHECK_TEXT(told(recorder, 2), "J D0.8");
   CHECK_EQUAL(facts_of(recorder).dropped, 8);
-  end(recorder);
 }
 
 /* The first recorder took A's join, and was killed before it noted that in the ring. */
 TEST(test_the_first_event_that_a_successor_takes_may_be_a_send)
 {
-  meet(4, 64, 1 << 16);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 64, 1 << 16);
   busq_peer *a = join("a");
   settle(recorder);
   busq_recorder_free(recorder);
@@ -487,7 +481,6 @@ TEST(test_the_first_event_that_a_successor_takes_may_be_a_send)
   CHECK_TEXT(heard(a), "x");
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "G2 S0.1>0 D0.1");
-  end(recorder);
 }
 
 /* At the end one thread of A has reserved a record and is held up, and another has written three behind it. */
@@ -495,8 +488,7 @@ TEST(test_what_stands_behind_a_hole_at_the_end_is_a_gap)
 {
   uint64_t position;
   busq_rings rings;
-  meet(4, 64, 1 << 16);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 64, 1 << 16);
   busq_peer *a = join("a");
   settle(recorder);
   (void)told(recorder, 0);
@@ -513,13 +505,13 @@ TEST(test_what_stands_behind_a_hole_at_the_end_is_a_gap)
   CHECK_EQUAL(facts_of(recorder).dropped, 4);
   busq_rings_close(&rings);
   busq_recorder_free(recorder);
+  recording = NULL;
 }
 
 /* The recorder is killed while A's ring is full, and its file is removed: that ring stays full for ever. */
 TEST(test_a_ring_of_a_recording_that_has_ended_stops_nobody)
 {
-  meet(4, 1024, 1 << 20);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 1024, 1 << 20);
   busq_peer *a = join("a");
   for (int i = 0; i < 150; i++) {
     said(a, "a", "x");
@@ -535,7 +527,6 @@ TEST(test_a_ring_of_a_recording_that_has_ended_stops_nobody)
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).events, 1 + 100);
   CHECK_EQUAL(facts_of(recorder).dropped, 0);
-  end(recorder);
 }
 
 static void *wait_for_room(void *a)
@@ -550,8 +541,7 @@ static void *wait_for_room(void *a)
 TEST(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end)
 {
   pthread_t thread;
-  meet(4, 8, 1 << 16);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 1 << 16);
   busq_peer *a = join("a"), *b = join("b");
   settle(recorder);
   for (int i = 0; i < 150; i++) {
@@ -578,15 +568,13 @@ TEST(test_a_send_that_waits_is_recorded_by_the_recording_that_sees_it_end)
   settle(recorder);
   CHECK_TEXT(told(recorder, 0), "S0.1>0 D0.1 B0.2 S0.2>1");
   CHECK_EQUAL(facts_of(recorder).dropped, 0);
-  end(recorder);
 }
 
 /* B's queue is full, and so is A's ring. */
 TEST(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped)
 {
   uint64_t b_target;
-  meet(3, 16, 1 << 20);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(3, 16, 1 << 20);
   busq_peer *a = join("a");
   (void)join("b");
   for (int i = 0; i < 16; i++)
@@ -603,7 +591,6 @@ TEST(test_what_finds_no_room_for_its_message_is_no_event_that_was_dropped)
   said(a, "a", "x");
   settle(recorder);
   CHECK_EQUAL(facts_of(recorder).dropped, 300 - 256);
-  end(recorder);
 }
 
 static void child_dies_between(bool is_begun)
@@ -640,8 +627,7 @@ static void die_between(bool is_begun)
 
 TEST(test_what_a_dead_writer_has_not_written_is_a_gap)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a");
   die_between(false);
   CHECK_TEXT(heard(a), "1");
@@ -650,20 +636,17 @@ TEST(test_what_a_dead_writer_has_not_written_is_a_gap)
   CHECK_TEXT(told(recorder, 0), "J D1.1");
   CHECK_TEXT(told(recorder, 1), "J S1.1>0 G1");
   CHECK_EQUAL(facts_of(recorder).gaps, 1);
-  end(recorder);
 }
 
 TEST(test_a_send_in_which_its_sender_died_and_that_nobody_got_is_an_abort)
 {
-  meet(4, 8, 4096);
-  busq_recorder *recorder = begin(256);
+  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
   busq_peer *a = join("a");
   die_between(true);
   CHECK_TEXT(heard(a), "1");
   for (int pass = 0; pass < 40; pass++)
     settle(recorder);
   CHECK_TEXT(told(recorder, 1), "J S1.1>0 A1.2");
-  end(recorder);
 }
 
 /* Whatever stands in the rings: an error, or rows, and never a step outside (with a sanitizer: seen). */
@@ -671,8 +654,7 @@ static void damage_rings(uint64_t seed)
 {
   check_chance chance = {seed};
   for (int round = 0; round < 200; round++) {
-    meet(4, 64, 65536);
-    busq_recorder *recorder = begin(256);
+    busq_recorder *recorder = meet_and_begin(4, 64, 65536);
     busq_peer *a = join("a"), *b = join("b");
     for (int i = 0; i < 20; i++)
       said(a, "a b", "x");
@@ -708,9 +690,9 @@ TEST(test_damaged_rings_end_in_an_error_or_in_rows)
 static busq_recorder *meet_and_begin_with_a_group(void)
 {
   company_groups = 1;
-  meet(4, 64, 4096);
+  busq_recorder *recorder = meet_and_begin(4, 64, 4096);
   company_groups = 0;
-  return begin(256);
+  return recorder;
 }
 
 static uint64_t first_view(void)
@@ -748,7 +730,6 @@ TEST(test_a_group_that_is_given_a_name_has_none_until_then)
   CHECK(busq_recorder_group_find(recorder, 0, view, &group, &base));
   CHECK_EQUAL(group, 0);
   CHECK_EQUAL(base, view - 1);
-  end(recorder);
 }
 
 /* Enters, and leaves again: the number of the first view. */
@@ -773,5 +754,4 @@ TEST(test_views_of_a_group_that_nobody_saw_are_not_those_of_the_one_before)
   const uint64_t last = visited(a, "@last");
   CHECK_EQUAL(group_of(recorder, last), 2);
   CHECK_EQUAL(group_of(recorder, others + 1), 1); /* there is no other one between */
-  end(recorder);
 }

@@ -69,8 +69,7 @@ def test_a_view_with_other_members_for_one_of_them_is_no_view(forger: Forger) ->
 def test_a_view_with_another_change_for_one_of_them_is_no_view(forger: Forger) -> None:
     forger.gathered()
     forger.note("bob", Kind.LEAVING, flags=RED)
-    forger.killed("bob")
-    forger.born("bob")
+    forger.reborn("bob")
     forger.view("ann bob", RED, 4, "ann cleo", "-bob")
     forger.view("cleo", RED, 4, "ann cleo", "xbob")
     assert forger.broken() == {"views"}
@@ -107,8 +106,7 @@ def test_who_lives_has_not_died(forger: Forger) -> None:
 def test_a_death_without_a_view_is_noticed_in_the_end(forger: Forger) -> None:
     forger.view("bob", RED, 1, "bob", "+bob")
     forger.view("ann bob", RED, 2, "bob ann", "+ann")
-    forger.killed("ann")
-    forger.born("ann")
+    forger.reborn("ann")
     assert forger.broken() == {"views"}
 
 
@@ -164,8 +162,7 @@ def test_nobody_else_gets_a_message_to_a_group(forger: Forger) -> None:
 def test_all_who_stay_until_the_next_view_get_what_one_of_them_gets(forger: Forger) -> None:
     forger.gathered()
     message = forger.intends("dan", group=RED)
-    forger.killed("dan")
-    forger.born("dan")
+    forger.reborn("dan")
     forger.gets("ann cleo", message)
     assert forger.broken() == {"torn"}
 
@@ -238,8 +235,7 @@ def test_what_was_sent_to_a_node_did_not_end_with_an_owner_that_got_what_came_la
 
 def dies_over(forger: Forger, limit: int) -> None:
     """Dan, which resumes, is killed while it receives."""
-    forger.killed("dan", Phase.RECEIVING, limit)
-    forger.born("dan")
+    forger.reborn("dan", Phase.RECEIVING, limit)
 
 
 def test_a_call_that_a_kill_has_ended_may_cost_what_it_had_taken(forger: Forger) -> None:
@@ -285,8 +281,7 @@ def test_it_costs_nothing_that_stands_behind_what_came_afterwards(forger: Forger
 
 def test_an_interrupted_send_by_name_came_to_all_or_none(forger: Forger) -> None:
     message = forger.intends("dan", "ann bob")
-    forger.killed("dan")
-    forger.born("dan")
+    forger.reborn("dan")
     forger.gets("ann", message)
     assert forger.broken() == {"torn"}
 
@@ -312,8 +307,7 @@ def test_a_message_comes_once(forger: Forger) -> None:
 def test_what_was_not_acknowledged_comes_again(forger: Forger) -> None:
     message = forger.sends("dan", "cleo")
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
-    forger.killed("cleo")
-    forger.born("cleo")
+    forger.reborn("cleo")
     assert forger.broken() == {"lost"}
     forger.rows[2].pop()
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns, flags=1)
@@ -324,8 +318,7 @@ def test_what_was_not_acknowledged_comes_again(forger: Forger) -> None:
 def test_what_comes_again_comes_first(forger: Forger) -> None:
     first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
     forger.note("cleo", Kind.DELIVERED, first, forger.now_ns)
-    forger.killed("cleo")
-    forger.born("cleo")
+    forger.reborn("cleo")
     forger.gets("cleo", second)
     assert "redelivery" in forger.broken()
 
@@ -337,8 +330,7 @@ def gets_again(forger: Forger, name: str, message: int) -> None:
 
 def test_what_a_killed_call_had_taken_is_marked(forger: Forger) -> None:
     first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
-    forger.killed("cleo", Phase.RECEIVING, 2)
-    forger.born("cleo")
+    forger.reborn("cleo", Phase.RECEIVING, 2)
     for message in (first, second):
         gets_again(forger, "cleo", message)
     assert forger.broken() == set()
@@ -346,8 +338,7 @@ def test_what_a_killed_call_had_taken_is_marked(forger: Forger) -> None:
 
 def test_more_is_marked_than_a_killed_call_can_have_taken(forger: Forger) -> None:
     first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
-    forger.killed("cleo", Phase.RECEIVING, 1)
-    forger.born("cleo")
+    forger.reborn("cleo", Phase.RECEIVING, 1)
     for message in (first, second):
         gets_again(forger, "cleo", message)
     assert forger.broken() == {"redelivery"}
@@ -363,8 +354,7 @@ def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: F
         forger.note("cleo", Kind.PEER_JOINED, name, number=3)
     message = forger.sends("ann", "cleo")
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
-    forger.killed("cleo", Phase.ACKING, subject=told[0])
-    forger.born("cleo")
+    forger.reborn("cleo", Phase.ACKING, subject=told[0])
     for name in told[1 - comes_again : 2]:
         forger.note("cleo", Kind.PEER_JOINED, name, number=3, flags=1)
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns, flags=1)
@@ -376,8 +366,7 @@ def test_who_is_killed_while_it_acknowledges_one_of_two_that_are_alike(forger: F
 def test_what_was_being_acknowledged_last_need_not_come_again(forger: Forger) -> None:
     message = forger.sends("ann", "cleo")
     forger.note("cleo", Kind.DELIVERED, message, forger.now_ns)
-    forger.killed("cleo", Phase.ACKING, subject=message)
-    forger.born("cleo")
+    forger.reborn("cleo", Phase.ACKING, subject=message)
     forger.gets("cleo", forger.sends("ann", "cleo"))
     forger.note("cleo", Kind.LEFT)
     assert forger.broken() == set()
@@ -385,8 +374,7 @@ def test_what_was_being_acknowledged_last_need_not_come_again(forger: Forger) ->
 
 def test_what_is_marked_comes_before_all_that_is_new(forger: Forger) -> None:
     first, second = forger.sends("dan", "cleo"), forger.sends("dan", "cleo")
-    forger.killed("cleo", Phase.RECEIVING, 4)
-    forger.born("cleo")
+    forger.reborn("cleo", Phase.RECEIVING, 4)
     forger.gets("cleo", first)
     gets_again(forger, "cleo", second)
     assert forger.broken() == {"redelivery"}
@@ -522,8 +510,7 @@ def test_the_end_is_told_once(forger: Forger) -> None:
 def test_a_killed_owner_ends_its_nodes(forger: Forger) -> None:
     forger.modes = (Mode.PLAIN, Mode.PLAIN, Mode.ACK, Mode.RESUME)
     given(forger)
-    forger.killed("bob")
-    forger.born("bob")
+    forger.reborn("bob")
     assert forger.broken() == {"nodes"}
 
 
@@ -673,8 +660,7 @@ def test_a_counter_that_does_not_count(forger: Forger, results: Sequence[int], r
 def test_a_counter_that_counts(forger: Forger) -> None:
     count(forger, 1, 2)
     forger.note("dan", Kind.ADDING)
-    forger.killed("dan")
-    forger.born("dan")
+    forger.reborn("dan")
     forger.note("bob", Kind.READ, 3, flags=1)
     assert forger.broken() == set()
 
@@ -746,8 +732,7 @@ def test_a_holding_has_one_number(forger: Forger) -> None:
 
 def test_the_lock_of_a_killed_holder_is_free(forger: Forger) -> None:
     forger.note("dan", Kind.HELD, 1, forger.now_ns)
-    forger.killed("dan")
-    forger.born("dan")
+    forger.reborn("dan")
     forger.note("bob", Kind.HELD, 2, forger.now_ns)
     forger.note("bob", Kind.UNHOLDING, 2)
     assert forger.broken() == set()
