@@ -55,7 +55,7 @@ def audit(
     judged = known(checks)
     whole, logs = _judged(run, order, allow, ask, judged)
     judged = certain.open_faults(whole.checks)
-    if not judged:
+    if not judged or any(finding.kind == "other-column" for finding in whole.findings):
         return whole
     part, names, doubtful = certain.untied(run), certain.OF_UNTIED, run.tied
     if part is None and any(finding.kind == "resent" for finding in whole.findings):

@@ -87,7 +87,7 @@ def _parsed(path: str) -> dict[str, Any]:
     with places.opened(path) as file:
         data = bytes(file.read())
     try:
-        description: dict[str, Any] = tomllib.loads(data.decode())
+        description: dict[str, Any] = tomllib.loads(data.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: no TOML: {error}") from None
     return description

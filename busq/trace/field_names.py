@@ -10,7 +10,7 @@ message        message_id, msg_id (these first), msg, id, seq: any text or numbe
 destinations   to, dest, dst, recipients, receivers, receiver, recipient, destination: of sends
 sender         from, src, origin: of deliveries
 clock          vc, vclock, vector_clock: numbers by process, or a list
-time_ns        t_ns (nanoseconds); time, timestamp, ts (seconds if they have a fraction, else by their size; ISO 8601)
+time_ns        t_ns (nanoseconds); time, timestamp, ts (since 1970: by their size; fractions else: seconds; ISO 8601)
 stamp          lamport
 label          text, description
 run            trace, execution
@@ -158,6 +158,8 @@ class Fields:
 
         >>> Fields({}).lacking_in(["Tag", "where", "msg"])
         'found the columns Tag, where and msg, but no process and no kind: try --field process=where --field kind=Tag'
+        >>> Fields({"field.process": "meta.who"}).lacking_in(["meta", "kind", "msg"])
+        "found the columns meta, kind and msg, but no event whose fields stand in 'meta.who'"
         >>> Fields({"field.kind": "Tagg"}).lacking_in(["Tag", "host"])
         "found the columns Tag and host, but no 'Tagg' for kind: try --field kind=Tag"
         """
@@ -168,6 +170,9 @@ class Fields:
             lacking = [name for name in ("destinations",) if name not in known]
         if not lacking:
             lacking = [name for name in ("process", "kind") if name not in known]
+        if not lacking and self._expressions:
+            its = listed([repr(self.names[name][0]) for name in self._expressions])
+            return f"found the columns {listed(list(names))}, but no event whose fields stand in {its}"
         tried = self.nearest(lacking, [name for name in names if name not in taken])
         words = [f"no {self.names[name][0]!r} for {name}" if name in options else f"no {name}" for name in lacking]
         offer = " ".join(f"--field {name}={column}" for name, column in tried.items())

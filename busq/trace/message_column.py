@@ -39,7 +39,7 @@ def doubted(source: Source, sends: int, deliveries: int, phantoms: int) -> Itera
     if source.format not in TABLES or not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
         return
     path, look = source.paths[0], _Look(source)
-    if text := look.messages() or look.processes():
+    if text := look.messages() or look.processes() or look.senders():
         what = f"of {amount(deliveries, 'delivery', 'deliveries')}, {phantoms:,} are of nothing that was sent there"
         made = ("phantom", *_OTHERS)
         told = f"{path}: {what}: {text}"
@@ -102,6 +102,17 @@ class _Look:
         if shares and shares[better := max(shares, key=lambda name: shares[name])] >= _MATCHED_SHARE:
             return f"{text}: try --field process={better}"
         return f"{text}: --field process=COLUMN names another one" if len(self.got) >= _VALUES_MIN else ""
+
+    def senders(self) -> str:
+        """Return what the senders of deliveries are called, if hardly one of them sends; "" for none."""
+        taken, process = self.columns.get("sender"), self.columns.get("process")
+        if taken is None or process is None or "field.sender" in self.options:
+            return ""
+        told, by = self.values(self.got, taken), self.values(self.sent, process)
+        if not told or not by or _share(told, by) > 1 - _UNSENT_SHARE:
+            return ""
+        text = f"the column {taken!r} tells senders such as {told[0]!r}, and {by[0]!r} sends"
+        return f"{text}: --field sender=COLUMN names another one, or nothing, if there is none of that name"
 
     def values(self, records: Sequence[Mapping[str, Any]], name: str) -> list[str]:
         """Return the values of a column."""

@@ -15,7 +15,7 @@ from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.schema import Kind
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.text import TOLD
-from busq.trace.values import floor_of, names_in, nanoseconds, unit_of
+from busq.trace.values import SECOND, UNITS, floor_of, names_in, nanoseconds, unit_of
 
 __all__ = ["DIGITS", "Counts", "destinations_of", "ends_of", "kinds_of", "names_of", "plain_of", "text_of", "times_of"]
 
@@ -144,7 +144,11 @@ def times_of(column: Any, called: str, counts: Counts) -> Any:
             whole = pc.if_else(pc.less(pc.abs(whole), floor), pa.scalar(None, pa.int64()), whole)
         return pc.multiply_checked(whole, unit_of(greatest, counts.small, least))
     if pa.types.is_floating(kind):
-        return pc.cast(pc.round(pc.multiply(plain, 1e9)), pa.int64())
+        plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain).cast(pa.float64())
+        unit: Any = pa.scalar(float(SECOND))
+        for bound, factor in reversed(UNITS):
+            unit = pc.if_else(pc.greater_equal(pc.abs(plain), float(bound)), float(factor), unit)
+        return pc.cast(pc.round(pc.multiply(plain, unit)), pa.int64())
     if pa.types.is_decimal(kind):
         return times_of(pc.cast(plain, pa.float64()), called, counts)
     text = pc.dictionary_encode(text_of(plain))

@@ -16,6 +16,7 @@ from busq.trace.field_names import counts_nanoseconds, is_nan
 
 __all__ = [
     "SECOND",
+    "UNITS",
     "Bad",
     "clock_of",
     "floor_of",
@@ -30,12 +31,13 @@ __all__ = [
 
 _SEPARATORS = re.compile(r"[\s,;|]+")
 _NUMBER = re.compile(r"-?\d{1,19}")
+_TIME_OF_DAY = re.compile(r"\d\d?:\d\d:\d\d([.,]\d*)?")
 _NO_FRACTION = re.compile(r"(?<=\d)\.0+$")  # as of whole numbers some of which are missing
 _FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _NUMBER_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
 SECOND = 10**9  # what small times of rows that are messages count, as `busq replay` takes them
-_UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
+UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
 
 
 class Bad(Exception):
@@ -102,7 +104,7 @@ def unit_of(size: int, small: int = 1, least: int = 0) -> int:
     """
     if least >= SECOND and size < 1 << 32:
         return SECOND
-    return next((factor for bound, factor in _UNITS if size >= bound), small)
+    return next((factor for bound, factor in UNITS if size >= bound), small)
 
 
 def floor_of(size: int, least: int = 0) -> int:
@@ -111,7 +113,7 @@ def floor_of(size: int, least: int = 0) -> int:
     >>> floor_of(1_700_000_000_000), floor_of(1_700_000_009, least=1_700_000_000), floor_of(12)
     (17000000000, 17000000, 0)
     """
-    return size // 100 if size >= _UNITS[-1][0] or SECOND <= least <= size < 1 << 32 else 0
+    return size // 100 if size >= UNITS[-1][0] or SECOND <= least <= size < 1 << 32 else 0
 
 
 def _time(value: Any, small: int = 1) -> int | None:
@@ -129,7 +131,7 @@ def _time(value: Any, small: int = 1) -> int | None:
     if _NUMBER.fullmatch(str(value)):
         size = abs(int(value))
         return int(value) * unit_of(size, small, least=size)
-    return round(number * 1e9)
+    return round(number * unit_of(int(abs(number)), SECOND))
 
 
 def _date(text: str) -> int:
@@ -220,7 +222,7 @@ def _clock_of_text(text: str) -> Any:
             raise Bad(f"clock {text[:60]!r}: {error}") from None
     parts = [part for part in _SEPARATORS.split(text) if part]
     pairs = [part.rpartition("=" if "=" in part else ":") for part in parts]
-    if not all(_NUMBER.fullmatch(time) for _, _, time in pairs):
+    if _TIME_OF_DAY.fullmatch(text) or not all(_NUMBER.fullmatch(time) for _, _, time in pairs):
         raise Bad(f"clock {text[:60]!r}: expected numbers, by process or as a list")
     if all(separator for _, separator, _ in pairs):
         return {name: int(time) for name, _, time in pairs}

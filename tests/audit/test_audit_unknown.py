@@ -380,3 +380,20 @@ def test_a_host_is_no_process_where_destinations_are_services(
     assert ["try --field process=service" in text for text in said] == [True] * (not options)
     expected = {"": "unknown", "host": "invalid", "service": "valid"}[options.get("field.process", "")]
     assert verdicts(run)["phantom"] == expected
+
+
+def test_what_is_called_the_sender_may_be_none_that_sends(tmp_path: Path) -> None:
+    rows = ["ann,send,m,bob,", "ann,send,n,bob,", "bob,deliver,n,,10.0.0.1", "bob,deliver,m,,10.0.0.1"]
+    (tmp_path / "a.csv").write_text("\n".join(["process,kind,message,to,src", *rows]) + "\n")
+    found = judged(tmp_path)
+    assert {verdicts(found)[name] for name in ("lost", "phantom", "fifo")} == {"unknown"}
+    assert any("'src' tells senders such as '10.0.0.1'" in finding.text for finding in found.findings)
+    assert verdicts(judged(tmp_path, **{"field.sender": "nobody"}))["fifo"] == "invalid"
+
+
+def test_what_was_sent_again_makes_nothing_certain_where_a_column_is_another_one(tmp_path: Path) -> None:
+    lines = [f"{who},{kind},{to},m{at}" for who, kind, to in (("a", "send", "b"), ("b", "got", "")) for at in range(3)]
+    rows = [line.replace("got", "deliver").replace("nd,", "nd,put,").replace("er,", "er,took,") for line in lines]
+    (tmp_path / "a.csv").write_text("\n".join(["process,kind,message,to,id", *rows]) + "\n")
+    found = judged(tmp_path)
+    assert {verdicts(found)[name] for name in ("duplicated", "phantom", "fifo")} == {"unknown"}

@@ -13,6 +13,7 @@ import pytest
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
+import pyarrow.parquet as pq  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
@@ -215,6 +216,7 @@ TIMES: dict[str, tuple[Any, int | None]] = {
     "microseconds": (1700000000123456, 1700000000123456000),
     "milliseconds": (1700000000123, 1700000000123000000),
     "seconds": (1700000000, 1700000000000000000),
+    "milliseconds with a fraction": (1700000000123.5, round(1700000000123.5 * 1e6)),
     "no number": (float("nan"), None),
     "seconds with a fraction": (12.5, 12_500_000_000),
     "small numbers": (1234, 1234),
@@ -229,7 +231,10 @@ TIMES: dict[str, tuple[Any, int | None]] = {
 def test_times_become_nanoseconds(tmp_path: Path, time: Any, expected: int | None) -> None:
     record = {"host": "a", "event": "deliver", "id": 1, "timestamp": time, "lamport": 9}
     run = read(tmp_path, "a.ndjson", ndjson([record]))
-    assert run.logs[0].select(["time_ns", "stamp"]).to_pylist() == [{"time_ns": expected, "stamp": 9}]
+    pq.write_table(pa.Table.from_pylist([record]), tmp_path / "a.parquet")
+    table = trace.read(trace.find(tmp_path / "a.parquet").sources[0])
+    for log in (run.logs[0], table.logs[0]):
+        assert log.select(["time_ns", "stamp"]).to_pylist() == [{"time_ns": expected, "stamp": 9}]
 
 
 def test_why_no_line_is_an_event_is_said_and_not_that_the_last_one_has_no_end(tmp_path: Path) -> None:
@@ -323,6 +328,7 @@ BAD = {
     '{"process": "ann", "kind": "deliver"}': "a deliver without a message",
     '{"process": "ann", "kind": "local", "clock": {"ann": "x"}}': "expected numbers from 0 on",
     '{"process": "ann", "kind": "deliver", "message": 1, "stamp": "late"}': "stamp 'late'",
+    '{"process": "ann", "kind": "deliver", "message": 1, "clock": "12:00:01"}': "clock '12:00:01'",
     '{"process": "ann", "kind": "deliver", "message": 1, "time": "late"}': "time 'late'",
 }
 

@@ -195,7 +195,7 @@ def test_a_file_beside_the_tables_says_it_once_and_for_all(tmp_path: Path) -> No
     folder = tmp_path / "day=1"
     folder.mkdir()
     pq.write_table(table(rows).rename_columns({"node": "wer"}), folder / "a.parquet")
-    (tmp_path / "busq.toml").write_text('[fields]\nprocess = "wer"\n')
+    (tmp_path / "busq.toml").write_text('\ufeff[fields]\r\nprocess = "wer"\n')
     assert faults(tmp_path) == faults(folder / "a.parquet") == FAULTS
     (tmp_path / "busq.toml").write_text('[fields]\nprocess = "wer"\n[colours]\n')
     with pytest.raises(TraceError, match=r"busq\.toml: unknown 'colours': expected format, runs-by, shape"):

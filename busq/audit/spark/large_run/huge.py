@@ -287,7 +287,8 @@ def _with_certain(spark: SparkSession, case: Case, checks: dict[str, Check], bud
     Where files can be looked at, these messages are put into some of their own: one sort spares many joins.
     """
     faults = certain.open_faults(checks)
-    doubt = _doubtful(case) if faults else None
+    is_other = any(finding.kind == "other-column" for finding in case.findings)
+    doubt = _doubtful(case) if faults and not is_other else None
     if doubt is None or not faults & doubt[1]:
         return checks
     doubtful, judged, reason = doubt[0].persist(), faults & doubt[1], doubt[2]

@@ -40,7 +40,7 @@ from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.typed_columns import DIGITS
-from busq.trace.values import floor_of, unit_of
+from busq.trace.values import SECOND, UNITS, floor_of, unit_of
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
@@ -322,7 +322,10 @@ def _whole(
     if time is not None:
         return time
     if name != "stamp" and isinstance(kind, (T.DoubleType, T.FloatType)):
-        return F.bround(column.cast("double") * 1e9).cast("bigint")
+        time, unit = F.nanvl(column.cast("double"), F.lit(None)), F.lit(float(SECOND))
+        for bound, factor in reversed(UNITS):
+            unit = F.when(F.abs(time) >= bound, float(factor)).otherwise(unit)
+        return F.bround(time * unit).cast("bigint")
     if not isinstance(kind, (T.IntegralType, T.NullType)):
         raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
     whole = column.cast("bigint")
