@@ -224,20 +224,6 @@ static busq_recorder_facts facts_of(busq_recorder *recorder)
   return facts;
 }
 
-TEST(test_sends_and_deliveries_become_rows)
-{
-  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
-  busq_peer *a = join("a"), *b = join("b");
-  said(a, "b", "x");
-  said(a, "a b", "y");
-  CHECK_TEXT(heard(b), "x y");
-  said(b, "a", "z");
-  CHECK_TEXT(heard(a), "y z");
-  settle(recorder);
-  CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>0>1 T0.2 T0.2 D0.2 D1.1");
-  CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 S1.1>0");
-}
-
 TEST(test_nothing_is_written_before_and_after_and_what_was_sent_before_is_told_as_such)
 {
   meet(4, 8, 4096);
@@ -354,21 +340,6 @@ TEST(test_a_bus_has_one_recorder_at_a_time)
   CHECK_EQUAL(busq_recorder_open(company_bus, 0, &other), BUSQ_EXISTS);
   end(recorder);
   CHECK_EQUAL(busq_recorder_open(company_bus, 100, &other), BUSQ_INVALID);
-}
-
-TEST(test_a_peer_that_comes_back_goes_on_with_its_numbers)
-{
-  busq_recorder *recorder = meet_and_begin(4, 8, 4096);
-  busq_peer *a = join("a"), *b = join("b");
-  said(a, "b", "1");
-  said(a, "b", "2");
-  leave(a);
-  a = join("a");
-  said(a, "b", "3");
-  CHECK_TEXT(heard(b), "1 2 3");
-  settle(recorder);
-  CHECK_TEXT(told(recorder, 0), "J S0.1>1 S0.2>1 Q J S0.3>1");
-  CHECK_TEXT(told(recorder, 1), "J D0.1 D0.2 D0.3");
 }
 
 static busq_trace_ring ring_of(const busq_rings *rings, const busq_peer *peer)

@@ -71,30 +71,6 @@ static void fill(busq_peer *from, busq_peer *to, const char *letter)
     continue;
 }
 
-TEST(test_each_coming_and_going_is_told_once)
-{
-  begin();
-  busq_peer *bob = join("bob");
-  CHECK_EQUAL(sends(bob, alice, "b"), BUSQ_OK);
-  leave(bob);
-  bob = join("bob");
-  CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_OK);
-  CHECK_TEXT(takes_all(alice), "+b-+c");
-  CHECK_TEXT(takes_all(carol), "+-+");
-}
-
-TEST(test_a_watcher_without_room_holds_up_no_other)
-{
-  begin();
-  busq_peer *bob = join("bob");
-  CHECK_TEXT(takes_all(alice), "+");
-  fill(bob, alice, "b");
-  leave(bob);
-  bob = join("bob");
-  CHECK_EQUAL(sends(bob, carol, "c"), BUSQ_OK);
-  CHECK_TEXT(takes_all(carol), "+-+c");
-}
-
 /* There is room for one: for "left", which goes first, then for "joined", and then for a message. */
 TEST(test_nothing_of_the_next_one_comes_before_the_notices)
 {
