@@ -5,7 +5,7 @@
  *     check_order ORDER [NAME=VALUE...]
  *
  *     processes=3  messages=1  fan_out=1  to_all=0  with_self=0  fifo=0  doubled=0  lost=0  crashes=0
- *     behaviour=free|reply|job|side  search=depth|breadth  counts_moves=0  walks=0  reductions=SET  judged=NAME,NAME...  memory_mib=64
+ *     behaviour=free|reply|job|side  search=depth|breadth  counts_moves=0  walks=0  reductions=SET  judged=NAME,NAME...  memory_mib=256
  *
  * With walks that many random executions are tried, and nothing is searched.
  *
@@ -216,7 +216,7 @@ int main(int n_arguments, char **arguments)
   if (n_arguments < 2)
     fail("expected ORDER [NAME=VALUE...]", "usage");
   const char *order = arguments[1];
-  busq_check_config config = {.processes = 3, .messages = 1, .fan_out_max = 1, .threads = 1, .memory_bytes = 1 << 26};
+  busq_check_config config = {.processes = 3, .messages = 1, .fan_out_max = 1, .threads = 1, .memory_bytes = 1 << 28};
   uint32_t is_to_all = 0;
   for (int place = 2; place < n_arguments; place++) {
     char *value = strchr(arguments[place], '=');

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from mutants.go_on import GO_ON
-from mutants.run import ALL_REDUCTIONS, Workshop, look, search
+from mutants.run import ALL_REDUCTIONS, Workshop, look, mutated, search
 from mutants.table import LABORATORY, MUTANTS, Bound, Mutant
 
 from busq.lab.check import bounds
@@ -21,6 +21,11 @@ BOUNDS = dict.fromkeys((mutant.order, mutant.bound) for mutant in MUTANTS)
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     return Workshop(tmp_path_factory.mktemp("mutants"))
+
+
+def test_every_slip_fits_its_file_once() -> None:
+    for mutant in [*MUTANTS, *GO_ON]:
+        assert mutated(mutant), mutant.name
 
 
 def assert_found(workshop: Workshop, mutant: Mutant) -> None:

@@ -382,8 +382,8 @@ MUTANTS = [
             "stuck",
             Bound(2, 2),
             (
-                "if (result == BUSQ_OK)\n    pump(self, effects);",
-                "if (result == BUSQ_OK && event->kind == BUSQ_ON_SUBMIT)\n    pump(self, effects);",
+                "if (!effects->is_cut)\n    pump(self, effects);",
+                "if (!effects->is_cut && event->kind == BUSQ_ON_SUBMIT)\n    pump(self, effects);",
             ),
         ),
         (
@@ -404,7 +404,7 @@ MUTANTS = [
   }
 """,
             ),
-            ("  self->is_unacked = 0;\n", "  self->is_unacked--;\n"),
+            ("is_unacked = 0;\n  busq", "is_unacked--;\n  busq"),
         ),
         (
             "what is sent is done, and nobody waits for the acknowledgement",
@@ -432,7 +432,7 @@ MUTANTS = [
             "an acknowledgement does not end the waiting",
             "stuck",
             Bound(2, 2),
-            ("  self->is_unacked = 0;\n", "  self->is_unacked = self->outbox.count > 1;\n"),
+            ("is_unacked = 0;\n  busq", "is_unacked = self->outbox.count > 1;\n  busq"),
         ),
     ),
     *slips(
