@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue/ring.h"
 
+#ifdef BUSQ_STEPS
+uint64_t busq_ring_short = 256;
+#endif
+
 bool busq_ring_skip(const busq_ring *ring, uint64_t position)
 {
   busq_pair *slot = busq_ring_slot(ring, position);
@@ -65,11 +69,14 @@ void busq_ring_init(const busq_ring *ring)
   ring->queue->head = ring->slot_count;
   ring->queue->clock_tail.lo = 1;
   ring->queue->clock_tail.hi = ring->slot_count | BUSQ_RING_CLOSED;
+  ring->queue->backing = ring->grows ? ring->slot_count : ring->slot_count | BUSQ_RING_WHOLE;
 }
 
 bool busq_ring_verify(const busq_ring *ring)
 {
   const uint64_t head = busq_load_acquire(&ring->queue->head);
   const uint64_t tail = busq_ring_tail(ring);
-  return head <= tail && tail - head <= ring->slot_count && busq_timestamp_is_sound(busq_ring_clock(ring));
+  const uint64_t backing = busq_load_acquire(&ring->queue->backing);
+  return head <= tail && tail - head <= ring->slot_count && busq_timestamp_is_sound(busq_ring_clock(ring)) &&
+         (tail <= backing) && (backing & ~BUSQ_RING_WHOLE) <= head + BUSQ_RING_SHORT;
 }

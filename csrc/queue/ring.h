@@ -19,13 +19,44 @@
  * record's sequence number; a skip carries its position), so the swap can't succeed by accident.
  *
  *      tail word:  closed (1 bit) | life, or how it has ended (11 bits) | position (52 bits)
- *      slot:       lap (16) | sender (16) | record (32)  ,  tag (64): sequence number, attempt
+ *      slot:       1 (1) | lap (15) | sender (16) | record (32)  ,  tag (64): sequence number, attempt; 0: never used
  *      sender:     its slot (12), or, once a reader has reached for it, the reader's | BUSQ_RING_* (4), in a queue of
  *                  several readers (shm/message/shared_take.h)
+ *      backing:    whole (1 bit) | position (63 bits)
  *
  * Room is counted twice.  `capacity` is what producers respect before they begin; the ring has at least one more slot
  * per peer than that, so that a multicast which began with room everywhere never finds a ring full half-way, and never
  * has to wait while its references block others.
+ *
+ * A ring may be short.  Guarantee: then its first BUSQ_RING_SHORT slots alone are touched, and it is a ring of so many;
+ * from one position on it becomes whole, wherever that is, without a message being moved, and stays so.  It may be bare
+ * before: then none is.
+ *
+ *      bare     backing is the first position        no position is taken
+ *      short    backing is a position, the end       positions before the end are taken; position p stands in slot
+ *                                                    p mod SHORT.  Invariant: tail <= end <= head + SHORT
+ *      whole    backing is a position, and whole     from there on, position p stands in slot (p - turn) mod slots,
+ *                                                    turned inside of its SHORT slots so that those of p mod SHORT stay
+ *                                                    where they are; turn = the position - SHORT
+ *
+ * `backing` changes by compare-and-swap, and rises; once whole, it never changes again.  A sender that finds the tail at
+ * the end swaps it for a higher end, where the head has moved on, or for the same one and whole, where the slots have
+ * got memory (shm/memory/reserve.h).  So of several that do that, one succeeds, and the form of a position is fixed
+ * before a process takes it:
+ *   1. It is taken by a process that has read an end behind it, or that the ring is whole.  Ends rise while the ring is
+ *      short, and it becomes whole at the last of them: what stands before an end is short for ever, and what stands
+ *      behind it once the ring is whole was never short.
+ *   2. A copy of the backing that is out of date is right about all positions before its end; a reader, which keeps one,
+ *      looks again there.  A process that has read a tail, and then the backing, has an end that is not before that
+ *      tail: the end was there before any position up to it was taken.
+ *   3. No two positions between head and tail share a slot.  While it is short, they are SHORT at most.  When it becomes
+ *      whole at `end`, none of them is before end - SHORT = turn, and from turn on the two forms agree up to the end.
+ *   4. So what a slot held before a position is settled, as in a ring that is whole from the start: in a short one the
+ *      position before it in its slot is p - SHORT < end - SHORT <= head.
+ * A process that is killed has either swapped or not; memory that it got before is got again.
+ *
+ * Where a ring can't become whole, a sender finds it full that began with room: it takes its message back, as where
+ * holes have used up the slots to spare (shm/send/multicast.c), and waits for room.
  *
  * Not given: that a published reference is final (the record it points to has that), wake-ups, or memory for payloads.
  */
@@ -37,6 +68,16 @@
 #define BUSQ_RING_POSITION_BITS 52
 #define BUSQ_RING_POSITION_MASK ((UINT64_C(1) << BUSQ_RING_POSITION_BITS) - 1)
 #define BUSQ_RING_LAP_SHIFT 48 /* in the first half of a slot */
+#define BUSQ_RING_LAP_BITS 15
+#define BUSQ_RING_USED (UINT64_C(1) << BUSQ_RING_LAP_BITS) /* above the lap: no lap looks like memory that was never used */
+#define BUSQ_RING_WHOLE (UINT64_C(1) << 63)                /* in `backing` */
+/* Slots of a short ring, a page of them.  Tests make it less. */
+#ifdef BUSQ_STEPS
+extern uint64_t busq_ring_short;
+#define BUSQ_RING_SHORT busq_ring_short
+#else
+#define BUSQ_RING_SHORT UINT64_C(256)
+#endif
 #define BUSQ_RING_LIFE_MASK UINT32_C(0x7ff)
 #define BUSQ_RING_CLOSED (UINT64_C(1) << 63)
 #define BUSQ_RING_ENDED (BUSQ_RING_CLOSED | UINT64_C(1) << BUSQ_RING_POSITION_BITS)   /* for good: what stands there is still received */
@@ -51,6 +92,7 @@
 /* In shared memory. */
 typedef struct {
   _Alignas(BUSQ_LINE_PAIR_BYTES) busq_pair clock_tail;
+  uint64_t backing; /* which slots have memory.  Beside the tail, since senders read it as often */
   /* Written by the reader alone.  Invariant: tail - slots <= head <= tail. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t head;
 } busq_queue;
@@ -60,7 +102,8 @@ typedef struct {
   busq_queue *queue;
   busq_pair *slots;
   uint64_t slot_count; /* a power of two */
-  uint32_t slot_shift;
+  uint32_t lap_shift;  /* positions of a lap, as a power of two: of a ring that may be short, of that */
+  bool grows;          /* `backing` shows which slots it has; otherwise it has all */
 } busq_ring;
 
 typedef struct {
@@ -80,6 +123,7 @@ typedef enum {
   BUSQ_RING_ACCEPTED, /* stands at the proposed timestamp */
   BUSQ_RING_LATE,     /* the clock had passed the proposal: stands behind the clock */
   BUSQ_RING_FULL,
+  BUSQ_RING_AT_END, /* of a short ring, or a bare one */
   BUSQ_RING_GONE, /* closed, or another life */
   BUSQ_RING_DAMAGED
 } busq_ring_outcome;
@@ -96,19 +140,49 @@ static inline uint64_t busq_ring_position(uint64_t tail_word)
 
 static inline uint64_t busq_ring_lap(const busq_ring *ring, uint64_t position)
 {
-  return (position >> ring->slot_shift) & 0xffff;
+  return ((position >> ring->lap_shift) & (BUSQ_RING_USED - 1)) | BUSQ_RING_USED;
 }
 
+/* May a ring of so many slots be short?  Positions in the same slot, one after the other, must differ in their laps. */
+static inline bool busq_ring_may_be_short(uint64_t slot_count)
+{
+  return slot_count > BUSQ_RING_SHORT && slot_count < BUSQ_RING_SHORT << BUSQ_RING_LAP_BITS;
+}
+
+/* Where a position stands, as the backing shows, of which the caller has a copy: damaged, it leads to a wrong slot, and
+ * to none outside. */
+static inline busq_pair *busq_ring_slot_in(const busq_ring *ring, uint64_t backing, uint64_t position)
+{
+  const uint64_t inside = position & (BUSQ_RING_SHORT - 1), turn = backing - BUSQ_RING_SHORT;
+  const uint64_t page = backing & BUSQ_RING_WHOLE ? (position - turn) & ~(BUSQ_RING_SHORT - 1) : 0;
+  return &ring->slots[(page | inside) & (ring->slot_count - 1)];
+}
+
+static inline uint64_t busq_ring_backing(const busq_ring *ring)
+{
+  /* SYNC POINT backing: its slots have memory, and what stood in them before is done. */
+  return busq_load_acquire(&ring->queue->backing);
+}
+
+/* Is there a slot for the position? */
+BUSQ_ALWAYS_INLINE bool busq_ring_reaches(const busq_ring *ring, uint64_t position)
+{
+  return BUSQ_LIKELY(!ring->grows) || BUSQ_LIKELY(position < busq_ring_backing(ring));
+}
+
+/* The slot of a position that was taken. */
 static inline busq_pair *busq_ring_slot(const busq_ring *ring, uint64_t position)
 {
-  return &ring->slots[position & (ring->slot_count - 1)];
+  if (BUSQ_LIKELY(!ring->grows))
+    return &ring->slots[position & (ring->slot_count - 1)];
+  return busq_ring_slot_in(ring, busq_ring_backing(ring), position);
 }
 
 /*
  * Takes the next position of a queue of the given life.  Proposed is the timestamp to stand at; with `stamp`, the
  * reference instead ticks the clock past both `proposed - 1` and its present value and the result is stored there
- * before any process can see it.  Fails with BUSQ_RING_FULL at `limit` references; *head_seen caches the reader's head
- * between calls.
+ * before any process can see it.  Fails with BUSQ_RING_FULL at `limit` references, and with BUSQ_RING_AT_END where
+ * there is no slot for the next one; *head_seen caches the reader's head between calls.
  */
 static inline busq_ring_outcome busq_ring_place_in(const busq_ring *ring, uint64_t life, uint64_t proposed,
                                                    uint64_t *stamp, uint64_t limit, uint64_t *head_seen,
@@ -129,6 +203,8 @@ static inline busq_ring_outcome busq_ring_place_in(const busq_ring *ring, uint64
       if (position - *head_seen >= limit && position >= *head_seen)
         return position - *head_seen <= ring->slot_count ? BUSQ_RING_FULL : BUSQ_RING_DAMAGED;
     }
+    if (BUSQ_UNLIKELY(!busq_ring_reaches(ring, position)))
+      return BUSQ_RING_AT_END;
     busq_pair *slot = busq_ring_slot(ring, position);
     claim->before = busq_pair_load(slot);
     const uint64_t timestamp = stamp ? busq_timestamp_max(proposed, seen.lo + 1) : proposed;
@@ -172,17 +248,23 @@ static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_clai
   return busq_pair_cas(busq_ring_slot(ring, claim->position), &expected, filled);
 }
 
-/* The reference at a position; false while it is a hole.  A skipped one has the sender BUSQ_RING_NOBODY. */
-static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq_reference *reference)
+static inline bool busq_ring_look_into(const busq_ring *ring, busq_pair *slot, uint64_t position,
+                                       busq_reference *reference)
 {
   /* SYNC POINT slot */
-  const busq_pair seen = busq_pair_load(busq_ring_slot(ring, position));
+  const busq_pair seen = busq_pair_load(slot);
   if (seen.lo >> BUSQ_RING_LAP_SHIFT != busq_ring_lap(ring, position))
     return false;
   reference->sender = (uint32_t)(seen.lo >> 32) & 0xffff;
   reference->record = (uint32_t)seen.lo;
   reference->tag = seen.hi;
   return true;
+}
+
+/* The reference at a position; false while it is a hole.  A skipped one has the sender BUSQ_RING_NOBODY. */
+static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq_reference *reference)
+{
+  return busq_ring_look_into(ring, busq_ring_slot(ring, position), position, reference);
 }
 
 static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)

@@ -56,6 +56,7 @@ static void print_fields(void)
   FIELD(queue.clock_tail.lo);
   FIELD(queue.clock_tail.hi);
   FIELD(queue.head);
+  FIELD(queue.backing);
   FIELD(life);
   FIELD(wake_seq);
   FIELD(wake_flags);

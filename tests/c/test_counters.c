@@ -89,10 +89,10 @@ TEST(test_queues_go_over_the_end_of_their_lap_counter)
 {
   meet(4, 4, 4096);
   const busq_ring ring = busq_bus_ring(company_bus, 0);
-  all_queues_stand_at((UINT64_C(1) << (16 + ring.slot_shift)) - 20);
+  all_queues_stand_at((UINT64_C(1) << (BUSQ_RING_LAP_BITS + ring.lap_shift)) - 20);
   three_meet();
   they_talk(40);
-  CHECK(busq_ring_lap(&ring, busq_ring_tail(&company_peers[0]->receiver.ring)) < 10);
+  CHECK(busq_ring_lap(&ring, busq_ring_tail(&company_peers[0]->receiver.ring)) < BUSQ_RING_USED + 10);
 }
 
 TEST(test_queues_go_over_the_position_where_32_bits_end)

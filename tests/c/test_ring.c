@@ -16,7 +16,7 @@
 
 static busq_ring ring_new(uint64_t slot_count)
 {
-  busq_ring ring = {.slot_count = slot_count, .slot_shift = (uint32_t)__builtin_ctzll(slot_count)};
+  busq_ring ring = {.slot_count = slot_count, .lap_shift = (uint32_t)__builtin_ctzll(slot_count)};
   ring.queue = aligned_alloc(BUSQ_LINE_PAIR_BYTES, sizeof *ring.queue);
   ring.slots = aligned_alloc(BUSQ_LINE_PAIR_BYTES, BUSQ_ALIGN_UP(slot_count * sizeof *ring.slots, 128));
   CHECK(ring.queue && ring.slots);

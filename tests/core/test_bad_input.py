@@ -777,6 +777,100 @@ def test_memory_that_is_reserved_late_is_no_space_where_it_is_needed_and_never_a
     assert list(directory.iterdir()) == []
 
 
+SHORT = """
+import os, random, signal, busq
+directory = os.environ["BUSQ_DIR"]
+seed = int(os.environ.get("BUSQ_TEST_SEED") or random.randrange(1 << 32))
+print(f"BUSQ_TEST_SEED={seed}", flush=True)
+chance = random.Random(seed)
+COUNT = 3500
+queue, go, results = busq.Queue(), os.pipe(), os.pipe()
+queue.put(None), queue.get()  # so this process has memory, too
+
+def child(body):
+    ready = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try: body(lambda: (os.write(ready[1], b"r"), os.read(go[0], 1)))
+        finally: os._exit(0)
+    os.read(ready[0], 1)
+    return pid
+
+def putter(who):
+    def body(wait):
+        queue.put((who, 0))
+        wait()
+        for number in range(1, COUNT): queue.put((who, number))
+        queue.close()
+        queue.join_thread()
+    return body
+
+def getter(who):
+    def body(wait):
+        item = queue.get()  # it has memory from now on, as a putter from its first object
+        wait()
+        while item is not None:
+            os.write(results[1], b"%d %d %d\\n" % (who, *item))
+            item = queue.get()
+    return body
+
+putters = [child(putter(who)) for who in range(4)]
+getters = [child(getter(who)) for who in range(4)]
+bus = next(name for name in os.listdir(directory) if os.path.getsize(directory + "/" + name) > 1 << 20)
+def used(): return os.stat(directory + "/" + bus).st_blocks * 512
+with open(directory + "/fills", "wb", buffering=0) as file:
+    for step in 65536, 4096:
+        try:
+            while file.write(bytes(step)): pass
+        except OSError: pass
+full = used()
+for _ in putters + getters: os.write(go[1], b"g")
+lines = os.fdopen(results[0])
+got = [[int(word) for word in lines.readline().split()] for _ in range(chance.randrange(1, COUNT))]
+os.kill(getters[0], signal.SIGKILL)
+got += [[int(word) for word in lines.readline().split()] for _ in range(chance.randrange(1, COUNT))]
+os.kill(putters[0], signal.SIGKILL)
+def ended(pids):
+    return [os.waitpid(pid, 0)[1] for pid in pids]
+def read_on():  # or a getter might wait for room in the pipe
+    while line := lines.readline(): got.append([int(word) for word in line.split()])
+import threading
+reader = threading.Thread(target=read_on)
+reader.start()
+assert ended(putters) == [signal.SIGKILL, 0, 0, 0]
+for _ in getters: queue.put(None)
+assert ended(getters[1:]) == [0, 0, 0], "a getter"
+os.close(results[1])
+reader.join()
+assert ended(getters[:1]) == [signal.SIGKILL]
+assert used() == full, (used(), full)
+pairs = [(put, number) for _, put, number in got]
+assert len(set(pairs)) == len(pairs), "doubled"
+for getting in range(4):
+    for putting in range(4):
+        numbers = [number for get, put, number in got if (get, put) == (getting, putting)]
+        assert numbers == sorted(numbers), (getting, putting)
+killed = {number for put, number in pairs if put == 0}
+missing = {(put, number) for put in range(1, 4) for number in range(COUNT)} - set(pairs)
+missing |= {(0, number) for number in range(max(killed, default=0))} - set(pairs)
+assert len(missing) <= 1, missing  # what the killed one had got
+while not queue.empty(): assert queue.get() is None  # for the killed getter
+os.remove(directory + "/fills")
+for number in range(COUNT): queue.put(number)
+assert used() >= full + 60 * 1024, (used(), full)
+assert [queue.get() for _ in range(COUNT)] == list(range(COUNT))
+print("all came")
+"""
+
+
+def test_a_queue_on_a_full_file_system_goes_on_and_takes_more_when_there_is_some(tmp_path: Path) -> None:
+    directory = tmp_path / "small"
+    directory.mkdir()
+    said = in_small_file_system(directory, "size=12m,mode=0700", SHORT)
+    assert said.splitlines()[1:] == ["all came"], said
+    assert list(directory.iterdir()) == []
+
+
 def test_a_file_system_without_inodes_is_no_space(tmp_path: Path) -> None:
     directory = tmp_path / "small"
     directory.mkdir()

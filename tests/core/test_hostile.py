@@ -334,6 +334,7 @@ VICTIM_FIELDS = [
     "queue.clock_tail.lo",
     "queue.clock_tail.hi",
     "queue.head",
+    "queue.backing",
     "life",
     "wake_seq",
     "wake_flags",

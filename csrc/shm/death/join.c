@@ -214,6 +214,12 @@ static void slot_begin(busq_peer *peer, const char *name, size_t name_bytes)
   busq_store_release(&self->life, busq_life_word(peer->incarnation, BUSQ_LIFE_LIVE | peer->life_flags));
 }
 
+static void ring_take(busq_peer *peer, uint32_t slot)
+{
+  peer->receiver.ring = busq_bus_ring(peer->bus, slot);
+  peer->receiver.backing = peer->receiver.ring.grows ? busq_ring_backing(&peer->receiver.ring) : UINT64_MAX;
+}
+
 static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
@@ -233,7 +239,7 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
     result = busq_error_system("can't lock peer slot %u of bus \"%s\"", peer->slot, bus->name);
   if (!result) {
     peer->self = &bus->slots[peer->slot];
-    peer->receiver.ring = busq_bus_ring(bus, peer->slot);
+    ring_take(peer, peer->slot);
     slot_begin(peer, name, name_bytes);
   }
   busq_grave_leave(grave, peer->slot);
@@ -329,7 +335,7 @@ static int peer_join_after(busq_peer *peer, busq_grave *grave, uint32_t slot, co
     return result;
   peer->slot = slot;
   peer->self = &bus->slots[slot];
-  peer->receiver.ring = busq_bus_ring(bus, slot);
+  ring_take(peer, slot);
   if (!busq_name_is(bus, slot, name, name_bytes, &life))
     result = BUSQ_EMPTY;
   else if ((life ^ peer->life_flags) & BUSQ_LIFE_SHARED)
@@ -449,7 +455,7 @@ static bool queue_share(busq_peer *peer, busq_grave *grave, uint32_t slot, const
   if (is_ours) {
     peer->receiver.inbox = &bus->slots[slot];
     peer->receiver.inbox_slot = slot;
-    peer->receiver.ring = busq_bus_ring(bus, slot);
+    ring_take(peer, slot);
     if (peer->life_flags & BUSQ_LIFE_DURABLE)
       busq_store_release(&peer->receiver.inbox->life, life | BUSQ_LIFE_DURABLE);
   }
@@ -517,7 +523,7 @@ static int peer_join_shared(busq_peer *peer, busq_grave *grave, const char *name
   (void)busq_lock_share(peer->lock_fd, peer->name_lock);
   if (result)
     return result;
-  peer->receiver.ring = busq_bus_ring(peer->bus, peer->receiver.inbox_slot);
+  ring_take(peer, peer->receiver.inbox_slot);
   peer->receiver.returns = busq_load_acquire(&peer->receiver.inbox->returns) - 1; /* there may be something in the hands of the gone */
   peer->receiver.scan = busq_load_acquire(&peer->receiver.inbox->queue.head);
   peer->receiver.hand = busq_load_relaxed(&peer->self->queue.head);

@@ -36,6 +36,7 @@ struct busq_bus {
   uint64_t first_reach;   /* so many extents of the arena had a new bus reached (reserve.h) */
   uint64_t payload_bytes_max;
   uint32_t ring_shift;    /* slots of a ring, as a power of two */
+  uint32_t lap_shift;     /* the same of a lap (queue/ring.h) */
   uint32_t extent_shift;  /* units of an extent, as a power of two */
   uint32_t references; /* handles that use the mapping */
   int fd;              /* asks the kernel which peers live; holds no locks */
@@ -55,13 +56,20 @@ struct busq_bus {
   char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
 };
 
+/* May its rings be short? */
+static inline bool busq_bus_has_short_rings(const busq_bus *bus)
+{
+  return bus->geometry.reserves_late && busq_ring_may_be_short(bus->geometry.slot_count);
+}
+
 static inline busq_ring busq_bus_ring(const busq_bus *bus, uint32_t slot)
 {
   busq_ring ring;
   ring.queue = &bus->slots[slot].queue;
   ring.slot_count = bus->geometry.slot_count;
-  ring.slot_shift = bus->ring_shift;
+  ring.lap_shift = bus->lap_shift;
   ring.slots = bus->rings + ((uint64_t)slot << bus->ring_shift);
+  ring.grows = bus->geometry.reserves_late;
   return ring;
 }
 

@@ -20,7 +20,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 18u
+#define BUSQ_LAYOUT_VERSION 19u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -188,7 +188,6 @@ typedef struct {
   uint32_t name_bytes;
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   uint32_t fifo_failed; /* a sender could not write to the FIFO with this lower half of its number */
-  uint32_t ring_is_reserved; /* its ring has memory (reserve.h), and keeps it */
 } busq_slot;
 
 /* The use of an extent of the arena. */

@@ -24,6 +24,7 @@ int busq_mapping_map(busq_bus *bus)
   bus->arena = base + bus->geometry.arena_offset;
   bus->rings = (busq_pair *)(void *)(base + bus->geometry.rings_offset);
   bus->ring_shift = (uint32_t)__builtin_ctzll(bus->geometry.slot_count);
+  bus->lap_shift = busq_bus_has_short_rings(bus) ? (uint32_t)__builtin_ctzll(BUSQ_RING_SHORT) : bus->ring_shift;
   bus->extent_shift = (uint32_t)__builtin_ctzll(bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
   bus->huge_unit = bus->geometry.huge_from << bus->extent_shift;
   bus->first_reach = busq_reserve_first_reach(&bus->geometry);

@@ -242,6 +242,7 @@ typedef struct {
   uint64_t received;
   uint64_t pins;      /* messages taken, not yet released */
   busq_ring ring;     /* our own, or the one that we share */
+  uint64_t backing;   /* a copy of the ring's, if that grows; it may be out of date (queue/ring.h) */
   busq_slot *inbox;   /* the slot that it belongs to */
   uint32_t inbox_slot;
   bool is_consumer;   /* one of several readers of it (shared_take.h) */
@@ -262,8 +263,16 @@ typedef struct {
   uint32_t tended;    /* the slot at which that goes on */
   uint64_t hand;      /* of our own ring: where the search for an empty position begins */
   uint64_t kept_at;   /* the one that was found for what we have reached for */
-  uint64_t hands_end; /* positions before it have memory (reserve.h) */
 } busq_receiver;
+
+/* The slot of a position in the queue that it reads, or NULL where there is none, as far as it knows. */
+static inline busq_pair *busq_receiver_slot(const busq_receiver *receiver, uint64_t position)
+{
+  const busq_ring *ring = &receiver->ring;
+  if (BUSQ_LIKELY(!ring->grows))
+    return &ring->slots[position & (ring->slot_count - 1)];
+  return position < receiver->backing ? busq_ring_slot_in(ring, receiver->backing, position) : NULL;
+}
 
 /* Another peer's life, whose end makes the descriptor readable (wake/lives.h). */
 typedef struct {

@@ -11,7 +11,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define HANDS_AT_ONCE UINT64_C(256) /* a page */
 #define EXTENTS_AT_ONCE UINT64_C(1024)
 
 /* An errno, or 0.  Behind a signal mask: kernels before 6.18 give up and undo the call where a signal comes, and one
@@ -103,33 +102,57 @@ static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint
                 : BUSQ_OK;
 }
 
-/* So many positions of a ring, which does not end between them. */
-static int positions_reserve(const busq_bus *bus, uint32_t slot, uint64_t first, uint64_t count)
+/* The slots of a ring. */
+static int slots_reserve(const busq_bus *bus, uint32_t slot, uint64_t first, uint64_t count)
 {
-  const uint64_t index = slot * bus->geometry.slot_count + (first & (bus->geometry.slot_count - 1));
+  const uint64_t index = slot * bus->geometry.slot_count + first;
   return reserve_for(bus, bus->geometry.rings_offset + index * sizeof(busq_pair), count * sizeof(busq_pair), slot,
                      "the queue");
 }
 
-int busq_reserve_ring_now(busq_bus *bus, uint32_t slot)
+/* The first slots of a bare ring: what `backing` becomes, or 0 without memory. */
+static int bare_reserve(const busq_bus *bus, uint32_t slot, uint64_t head, uint64_t *nextp)
 {
-  const int result = positions_reserve(bus, slot, 0, bus->geometry.slot_count);
-  if (!result)
-    busq_store_release(&bus->slots[slot].ring_is_reserved, 1);
-  return result;
+  const bool is_short = busq_bus_has_short_rings(bus);
+  *nextp = is_short ? head + BUSQ_RING_SHORT : bus->geometry.slot_count | BUSQ_RING_WHOLE;
+  return slots_reserve(bus, slot, 0, is_short ? BUSQ_RING_SHORT : bus->geometry.slot_count);
 }
 
-int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t *endp)
+/* The ring goes on as a short one as long as half of it is free: a queue whose reader keeps up never takes more. */
+static bool short_is_enough(uint64_t end, uint64_t head)
 {
-  const uint64_t slot_count = bus->geometry.slot_count;
-  const uint64_t step = slot_count < HANDS_AT_ONCE ? slot_count : HANDS_AT_ONCE;
-  if (BUSQ_LIKELY(position < *endp || !bus->geometry.reserves_late))
+  return head + BUSQ_RING_SHORT >= end + BUSQ_RING_SHORT / 2;
+}
+
+int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position)
+{
+  busq_queue *queue = &bus->slots[slot].queue;
+  const uint64_t seen = busq_load_acquire(&queue->backing);
+  if (position < seen) /* as every position is if it is whole */
     return BUSQ_OK;
-  const uint64_t first = position & ~(step - 1);
-  const int result = positions_reserve(bus, slot, first, step);
-  if (!result)
-    *endp = first + step;
-  return result;
+  /* SYNC POINT ring-head */
+  const uint64_t head = busq_load_acquire(&queue->head);
+  uint64_t next = head + BUSQ_RING_SHORT;
+  if (seen == bus->geometry.slot_count) {
+    const int result = bare_reserve(bus, slot, head, &next);
+    if (result)
+      return result;
+  } else if (!short_is_enough(seen, head) &&
+             slots_reserve(bus, slot, BUSQ_RING_SHORT, bus->geometry.slot_count - BUSQ_RING_SHORT) == BUSQ_OK) {
+    next = seen | BUSQ_RING_WHOLE;
+  }
+  if (next <= seen)
+    return BUSQ_FULL;
+  BUSQ_STEP("backing");
+  /* SYNC POINT backing.  Another process may have been faster: the caller looks again. */
+  (void)busq_cas64(&queue->backing, seen, next);
+  return BUSQ_OK;
+}
+
+int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position)
+{
+  const int result = bus->geometry.reserves_late ? busq_reserve_ring(bus, slot, position) : BUSQ_OK;
+  return result == BUSQ_FULL ? BUSQ_NO_SPACE : result; /* the error is that of the memory */
 }
 
 int busq_reserve_own(busq_bus *bus, uint32_t slot)

@@ -12,9 +12,11 @@
  * before it becomes the first that ever claims it.  What is reserved stays so, but for what is behind the arena (huge.h).  To reserve memory that is reserved
  * changes nothing: so two processes may do it at once, and one that is killed in between leaves it to the next.
  *
- *      ring    the first process that sends there reserves it, when it asks whether the receiver lives, or the first
- *              that looks for a message; a flag shows that.  So an unused queue costs nothing, nor does a mere sender
- *      hands   a reader that is one of several fills its own ring, and reserves it a page at a time; it reserves its
+ *      ring    the first process that sends there or looks for a message reserves a page of it, and a sender that finds
+ *              more than half of that taken all the rest, at once; what the queue is without that, and how the others
+ *              learn of it, ring.h shows.  So an unused queue costs nothing, nor does a mere sender, and a queue whose
+ *              reader keeps up a page
+ *      hands   a reader that is one of several fills its own ring, and reserves it in the same way; it reserves its
  *              extent when it sends
  *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
  *              killed behind its claim must not leave an extent that looks as if it had been reserved
@@ -40,17 +42,11 @@ uint64_t busq_reserve_reach(busq_bus *bus, uint64_t length);
 int busq_reserve_new(const busq_bus *bus);
 /* A peer's own extent. */
 int busq_reserve_own(busq_bus *bus, uint32_t slot);
-BUSQ_COLD int busq_reserve_ring_now(busq_bus *bus, uint32_t slot);
-/* A peer's ring, before it is looked at. */
-static inline int busq_reserve_ring(busq_bus *bus, uint32_t slot)
-{
-  if (BUSQ_LIKELY(!bus->geometry.reserves_late || busq_load_acquire(&bus->slots[slot].ring_is_reserved)))
-    return BUSQ_OK;
-  return busq_reserve_ring_now(bus, slot);
-}
-/* Where a reader puts into its hands next.  *endp is the position up to which it has reserved them, one behind the
- * other; 0 before the first. */
-int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position, uint64_t *endp);
+/* A peer's ring, so that the position at its tail can be taken; another process may take it first.  BUSQ_FULL where the ring
+ * is short, and has to stay so. */
+BUSQ_COLD int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position);
+/* Where a reader puts into its hands next. */
+int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position);
 /* The places for replies of a peer. */
 int busq_reserve_replies(busq_bus *bus, uint32_t slot);
 /* False where one of the extents was never reserved, and the file system is full. */

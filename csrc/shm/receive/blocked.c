@@ -10,7 +10,8 @@
 static busq_reference blocker_of(const busq_peer *peer)
 {
   busq_reference reference = {BUSQ_RING_NOBODY, 0, 0};
-  (void)busq_ring_look(&peer->receiver.ring, peer->receiver.scan, &reference);
+  if (peer->receiver.backing != peer->receiver.ring.slot_count) /* it is not bare */
+    (void)busq_ring_look(&peer->receiver.ring, peer->receiver.scan, &reference);
   return reference;
 }
 

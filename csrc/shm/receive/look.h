@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "clock/lamport.h"
 #include "shm/memory/peer.h"
+#include "shm/memory/reserve.h"
 #include "shm/message/reference.h"
 #include "shm/wake/wake.h"
 
@@ -101,11 +102,43 @@ __attribute__((noinline)) static busq_look_outcome busq_look_open(busq_record *r
   return busq_load_relaxed(&record->state.lo) == state ? BUSQ_LOOK_BLOCKED : BUSQ_LOOK_AGAIN;
 }
 
+static inline int busq_look_damaged(const busq_peer *peer)
+{
+  return busq_error(BUSQ_CORRUPT, "the queue of \"%s\" is damaged at position %llu; remove bus \"%s\" and create it again",
+                    peer->self->name, (unsigned long long)peer->receiver.scan, peer->bus->name);
+}
+
+/* A queue that is looked at gets memory, if it has none: or what is sent to it while its reader waits might find none. */
+__attribute__((noinline)) static int busq_look_get_memory(busq_peer *peer)
+{
+  const int result = busq_reserve_ring(peer->bus, peer->receiver.inbox_slot, peer->receiver.ring.slot_count);
+  peer->receiver.backing = busq_ring_backing(&peer->receiver.ring);
+  return result == BUSQ_FULL ? busq_look_damaged(peer) : result; /* there is room in a queue that was never used */
+}
+
+BUSQ_ALWAYS_INLINE int busq_look_has_memory(busq_peer *peer)
+{
+  return BUSQ_LIKELY(peer->receiver.backing != peer->receiver.ring.slot_count) ? BUSQ_OK : busq_look_get_memory(peer);
+}
+
+/* Nothing stands at the end of a short ring.  Where a tail that was read before is behind it, that is damaged. */
+__attribute__((noinline)) static busq_look_outcome busq_look_at_end(busq_peer *peer, uint64_t position)
+{
+  const uint64_t tail = busq_ring_tail(&peer->receiver.ring);
+  peer->receiver.backing = busq_ring_backing(&peer->receiver.ring);
+  if (position < peer->receiver.backing)
+    return BUSQ_LOOK_AGAIN;
+  return position < tail ? BUSQ_LOOK_DAMAGED : BUSQ_LOOK_NOTHING;
+}
+
 BUSQ_ALWAYS_INLINE busq_look_outcome busq_look(busq_peer *peer, uint64_t position, busq_found *found)
 {
   busq_reference reference;
   BUSQ_STEP("look");
-  if (!busq_ring_look(&peer->receiver.ring, position, &reference))
+  busq_pair *const slot = busq_receiver_slot(&peer->receiver, position);
+  if (BUSQ_UNLIKELY(!slot))
+    return busq_look_at_end(peer, position);
+  if (!busq_ring_look_into(&peer->receiver.ring, slot, position, &reference))
     return BUSQ_LOOK_NOTHING;
   found->is_late = found->is_redelivered = found->was_given_back = false;
   if (BUSQ_UNLIKELY(reference.sender > BUSQ_RING_SENDER_MASK) && !busq_look_may_be_had(peer, &reference, found))
@@ -152,12 +185,6 @@ static inline bool busq_look_hold_back(busq_peer *peer, const busq_found *found)
   const busq_heap_entry entry = {found->key, found->position, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES),
                                  (uint16_t)found->mark, found->is_redelivered, found->was_given_back};
   return busq_heap_push(&peer->receiver.heap, entry);
-}
-
-static inline int busq_look_damaged(const busq_peer *peer)
-{
-  return busq_error(BUSQ_CORRUPT, "the queue of \"%s\" is damaged at position %llu; remove bus \"%s\" and create it again",
-                    peer->self->name, (unsigned long long)peer->receiver.scan, peer->bus->name);
 }
 
 #endif /* BUSQ_SHM_RECEIVE_LOOK_H */

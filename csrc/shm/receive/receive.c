@@ -2,7 +2,6 @@
 #include "shm/receive/receive.h"
 #include "base/assert.h"
 #include "base/error.h"
-#include "shm/memory/reserve.h"
 #include "shm/message/shared_take.h"
 #include "shm/receive/trace_taken.h"
 #include "shm/receive/look.h"
@@ -74,7 +73,9 @@ static void prefetch_next(const busq_peer *peer)
 {
   enum { AHEAD = 3 };
   busq_reference reference;
-  if (!busq_ring_look(&peer->receiver.ring, peer->receiver.scan + AHEAD, &reference) ||
+  const uint64_t position = peer->receiver.scan + AHEAD;
+  busq_pair *const slot = busq_receiver_slot(&peer->receiver, position);
+  if (BUSQ_UNLIKELY(!slot) || !busq_ring_look_into(&peer->receiver.ring, slot, position, &reference) ||
       !busq_bus_has_units(peer->bus, reference.record + UINT64_C(1)))
     return;
   const char *record = (const char *)busq_bus_record(peer->bus, reference.record);
@@ -174,7 +175,7 @@ int busq_receive_peek(busq_peer *peer)
 {
   if (BUSQ_UNLIKELY(peer->receiver.is_consumer))
     return peer->receiver.has_reached ? BUSQ_OK : busq_several_peek(peer);
-  int result = busq_reserve_ring(peer->bus, peer->slot);
+  int result = busq_look_has_memory(peer);
   if (BUSQ_LIKELY(result == BUSQ_OK))
     result = peek_single(peer);
   if (BUSQ_UNLIKELY(result == BUSQ_OK && (peer->receiver.found.form & BUSQ_FORM_ENVELOPE)))

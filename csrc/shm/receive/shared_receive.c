@@ -88,7 +88,7 @@ static bool least_may_be_had(busq_peer *peer)
 int busq_several_peek(busq_peer *peer)
 {
   busq_found *found = &peer->receiver.found;
-  const int result = busq_reserve_ring(peer->bus, peer->receiver.inbox_slot);
+  const int result = busq_look_has_memory(peer);
   if (BUSQ_UNLIKELY(result != BUSQ_OK))
     return result;
   catch_up(peer);
@@ -164,7 +164,7 @@ static busq_reference found_reference(const busq_peer *peer, uint32_t sender)
   return (busq_reference){sender, (uint32_t)(offset / BUSQ_LAYOUT_UNIT_BYTES), peer->receiver.found.key.sequence};
 }
 
-/* The swap fails where another reader was faster; one that succeeds a whole number of times 65536 laps too late has hit
+/* The swap fails where another reader was faster; one that succeeds a whole number of times 32768 laps too late has hit
  * what stands there now, and gives it back. */
 static bool reach(busq_peer *peer)
 {
@@ -235,7 +235,7 @@ static int reach_next(busq_peer *peer)
     if (!hand_find(peer))
       return busq_error(BUSQ_NO_SPACE, "this reader of \"%s\" has %llu messages in its hands: acknowledge or release some of them first",
                         peer->receiver.inbox->name, (unsigned long long)peer->receiver.ring.slot_count);
-    result = busq_reserve_hand(peer->bus, peer->slot, peer->receiver.hand, &peer->receiver.hands_end);
+    result = busq_reserve_hand(peer->bus, peer->slot, peer->receiver.hand);
     if (BUSQ_UNLIKELY(result != BUSQ_OK))
       return result;
     const bool is_ours = reach(peer);

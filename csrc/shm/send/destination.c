@@ -82,12 +82,7 @@ int busq_destination_ask(busq_peer *peer, uint32_t slot)
   const bool is_self = slot == peer->slot && busq_load_acquire(&peer->self->life) == busq_life_word(incarnation, BUSQ_LIFE_LIVE | peer->life_flags);
   if (!is_self && !busq_grave_check(peer->bus, slot, incarnation))
     return busq_destination_gone(peer, slot);
-  if (busq_destination_is_over(peer, slot))
-    return busq_destination_over(peer, slot);
-  const int result = busq_reserve_ring(peer->bus, slot);
-  if (BUSQ_UNLIKELY(result != BUSQ_OK))
-    peer->sender.known[slot].glanced_ns = 0; /* or the next try, soon after, would not ask, and write where no memory is */
-  return result;
+  return busq_destination_is_over(peer, slot) ? busq_destination_over(peer, slot) : BUSQ_OK;
 }
 
 /* ---- room ---- */
@@ -96,6 +91,18 @@ int busq_queue_damaged(const busq_peer *peer, uint32_t slot)
 {
   return busq_error(BUSQ_CORRUPT, "the queue of peer slot %u of bus \"%s\" is damaged; remove the bus and create it again", slot,
                     peer->bus->name);
+}
+
+static int queue_full(busq_peer *peer, uint32_t slot)
+{
+  peer->sender.failed_target = (uint64_t)peer->sender.known[slot].incarnation << 16 | slot;
+  return BUSQ_FULL;
+}
+
+int busq_destination_reserve(busq_peer *peer, uint32_t slot, uint64_t tail)
+{
+  const int result = busq_reserve_ring(peer->bus, slot, tail);
+  return result == BUSQ_FULL ? queue_full(peer, slot) : result;
 }
 
 /* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is
@@ -107,16 +114,15 @@ static int room_look(busq_peer *peer, uint32_t slot)
   busq_destination_cache *known = &peer->sender.known[slot];
   for (int look = 0; look < LOOKS; look++) {
     known->head_seen = busq_load_acquire(&ring.queue->head);
-    const uint64_t depth = busq_ring_tail(&ring) - known->head_seen;
+    const uint64_t tail = busq_ring_tail(&ring), depth = tail - known->head_seen;
     if (depth < busq_bus_limit(peer->bus, &peer->bus->slots[slot]))
-      return BUSQ_OK;
+      return busq_ring_reaches(&ring, tail) ? BUSQ_OK : busq_destination_reserve(peer, slot, tail);
     if (depth > ring.slot_count && busq_load_acquire(&ring.queue->head) == known->head_seen)
       return busq_queue_damaged(peer, slot);
     if (depth <= ring.slot_count)
       break;
   }
-  peer->sender.failed_target = (uint64_t)known->incarnation << 16 | slot;
-  return BUSQ_FULL;
+  return queue_full(peer, slot);
 }
 
 /* The head of a shared queue does not move over a message that a reader had released, and not taken out, when it was

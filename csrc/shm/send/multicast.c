@@ -41,14 +41,27 @@ BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_rin
   return true;
 }
 
-/* A queue that is closed has ended, or its reader has gone; what was promised a place still gets it. */
-__attribute__((noinline)) static busq_ring_outcome place_behind(const busq_peer *peer, const busq_route *to,
-                                                                uint64_t proposed, uint64_t *stamp, uint64_t limit,
-                                                                busq_ring_claim *claim)
+/* A short ring was at its end.  Or the queue is closed, as it may come to be meanwhile: it has ended, or its reader has
+ * gone; what was promised a place still gets it. */
+__attribute__((noinline)) static int place_again(busq_peer *peer, uint32_t slot, uint64_t proposed, uint64_t *stamp,
+                                                 uint64_t limit, busq_ring_claim *claim, busq_ring_outcome *outcomep)
 {
-  return peer->sender.sends_behind
-             ? busq_ring_place_behind(&to->ring, proposed, stamp, limit, &to->known->head_seen, claim)
-             : BUSQ_RING_GONE;
+  busq_destination_cache *known = &peer->sender.known[slot];
+  const busq_ring ring = busq_bus_ring(peer->bus, slot);
+  for (bool is_behind = false;;) {
+    if (*outcomep == BUSQ_RING_AT_END) {
+      const int result = busq_destination_reserve(peer, slot, busq_ring_tail(&ring));
+      if (result)
+        return result;
+    } else if (*outcomep == BUSQ_RING_GONE && peer->sender.sends_behind && !is_behind) {
+      is_behind = true;
+    } else {
+      return BUSQ_OK;
+    }
+    *outcomep = is_behind
+                    ? busq_ring_place_behind(&ring, proposed, stamp, limit, &known->head_seen, claim)
+                    : busq_ring_place(&ring, known->incarnation, proposed, stamp, limit, &known->head_seen, claim);
+  }
 }
 
 /* Takes a position in a destination's queue, or returns why there is none. */
@@ -58,8 +71,11 @@ BUSQ_ALWAYS_INLINE int position_take(busq_peer *peer, const busq_route *to, uint
   BUSQ_ASSERT(limit <= to->ring.slot_count);
   busq_ring_outcome outcome =
       busq_ring_place(&to->ring, to->known->incarnation, proposed, stamp, limit, &to->known->head_seen, claim);
-  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE))
-    outcome = place_behind(peer, to, proposed, stamp, limit, claim);
+  if (BUSQ_UNLIKELY(outcome == BUSQ_RING_GONE || outcome == BUSQ_RING_AT_END)) {
+    const int result = place_again(peer, to->slot, proposed, stamp, limit, claim, &outcome);
+    if (result)
+      return result;
+  }
   *is_latep = outcome == BUSQ_RING_LATE;
   if (BUSQ_UNLIKELY(outcome == BUSQ_RING_FULL)) {
     peer->sender.failed_target = (uint64_t)to->known->incarnation << 16 | to->slot;

@@ -248,6 +248,14 @@ static int wait_asleep(busq_peer *peer, busq_wait *wait)
   return result;
 }
 
+/* With the next slot before its eyes, if there is one for it already. */
+static bool spin_for_next(busq_peer *peer, busq_wait *wait)
+{
+  const uint64_t next = peer->receiver.scan;
+  busq_pair *const slot = busq_receiver_slot(&peer->receiver, next);
+  return busq_wait_spin(wait, peer, slot ? &(busq_watch){&slot->lo, busq_ring_lap(&peer->receiver.ring, next)} : NULL);
+}
+
 /* Between begin and end.  Looks for messages alone: whether something blocks the queue, or the bus has ended, is seen a
  * microsecond later. */
 static int receive_spin(busq_peer *peer, busq_wait *wait)
@@ -258,9 +266,7 @@ static int receive_spin(busq_peer *peer, busq_wait *wait)
   busq_pacing_let_messages_gather(peer);
   do {
     result = busq_receive_peek(peer);
-  } while (result == BUSQ_EMPTY &&
-           busq_wait_spin(wait, peer, &(busq_watch){&busq_ring_slot(&peer->receiver.ring, peer->receiver.scan)->lo,
-                                                     busq_ring_lap(&peer->receiver.ring, peer->receiver.scan)}));
+  } while (result == BUSQ_EMPTY && spin_for_next(peer, wait));
   if (result == BUSQ_OK)
     busq_pacing_wait_was_short(peer);
   return result;

@@ -21,6 +21,7 @@
  */
 #include "base/atomic.h"
 #include "shm/memory/peer.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,6 +57,7 @@ static const char *slot_field(uint64_t offset)
     const char *name;
   } fields[] = {
       {offsetof(busq_slot, queue.clock_tail), "clock and tail"}, {offsetof(busq_slot, queue.head), "head"},
+      {offsetof(busq_slot, queue.backing), "backing"},
       {offsetof(busq_slot, life), "life"},                       {offsetof(busq_slot, wake_seq), "wake_seq"},
       {offsetof(busq_slot, wake_flags), "wake_flags"},           {offsetof(busq_slot, room_seq), "room_seq"},
       {offsetof(busq_slot, room_waiters), "room_waiters"},       {offsetof(busq_slot, memory_seq), "memory_seq"},
@@ -154,8 +156,25 @@ POINTS_WRAP(int, close, (int fd), (fd))
 POINTS_WRAP(ssize_t, write, (int fd, const void *bytes, size_t count), (fd, bytes, count))
 POINTS_WRAP(int, fcntl, (int fd, int command, void *argument), (fd, command, argument))
 POINTS_WRAP(int, fcntl64, (int fd, int command, void *argument), (fd, command, argument))
-POINTS_WRAP(int, fallocate, (int fd, int mode, off_t begin, off_t bytes), (fd, mode, begin, bytes))
-POINTS_WRAP(int, fallocate64, (int fd, int mode, off64_t begin, off64_t bytes), (fd, mode, begin, bytes))
+
+/* Shared by all: there is no memory for so many bytes at once, which are what a short ring needs to become whole. */
+static const uint64_t *points_refused_bytes;
+
+#define POINTS_WRAP_RESERVE(name)                                                                           \
+  int __real_##name(int fd, int mode, off64_t begin, off64_t bytes);                                        \
+  int __wrap_##name(int fd, int mode, off64_t begin, off64_t bytes);                                        \
+  int __wrap_##name(int fd, int mode, off64_t begin, off64_t bytes)                                         \
+  {                                                                                                         \
+    points_system_call(#name);                                                                              \
+    if (points_refused_bytes && __atomic_load_n(points_refused_bytes, __ATOMIC_RELAXED) == (uint64_t)bytes) { \
+      errno = ENOSPC;                                                                                       \
+      return -1;                                                                                            \
+    }                                                                                                       \
+    return __real_##name(fd, mode, begin, bytes);                                                           \
+  }
+
+POINTS_WRAP_RESERVE(fallocate)
+POINTS_WRAP_RESERVE(fallocate64)
 POINTS_WRAP(long, syscall, (long number, long a, long b, long c, long d, long e, long f), (number, a, b, c, d, e, f))
 
 /* ---- stores ---- */

@@ -41,6 +41,8 @@ typedef struct {
   bool is_shared;          /* the victim's name is that of a shared queue */
   bool is_first;           /* and there is no other reader when it joins */
   bool takes_larger;       /* messages that the arena can't hold */
+  bool reserves_late;      /* memory, where it is needed: rings are short */
+  bool disk_is_full;       /* and stay so */
   bool dan_shares;         /* so is dan's, which reads it alone */
   bool bob_asks;           /* what bob has asked the victim: its reply, or the victim's death, must come */
 } crash_case;
@@ -171,9 +173,13 @@ static void scene_enter(void)
 {
   const busq_config config = {
       .peers = STAGE_PEERS, .capacity = STAGE_CAPACITY, .arena_bytes = STAGE_ARENA_BYTES, .permissions = 0600,
-      .takes_larger = lane.run->scene->takes_larger};
+      .takes_larger = lane.run->scene->takes_larger, .reserves_late = lane.run->scene->reserves_late};
+  points_refused_bytes = &stage->refused_bytes;
+  stage->refused_bytes = 0;
   if (busq_bus_create(stage->directory, "bus", &config, &lane.bus) != BUSQ_OK)
     give_up("can't create a bus: %s", busq_error_text());
+  if (lane.run->scene->disk_is_full)
+    stage->refused_bytes = (lane.bus->geometry.slot_count - BUSQ_RING_SHORT) * sizeof(busq_pair);
   lane.base_reserved = reserved_bytes();
   for (unsigned role = 0; role < ROLES; role++) {
     crash_box *box = &stage->boxes[role];

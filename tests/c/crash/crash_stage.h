@@ -119,6 +119,7 @@ typedef struct {
 
 typedef struct {
   char directory[256];
+  uint64_t refused_bytes; /* by the file system */
   crash_box boxes[ROLES];
 } crash_shared;
 

@@ -27,6 +27,7 @@ static void explore_place_in_slot(uint32_t peer, size_t offset, explore_place *p
       {offsetof(busq_slot, queue.clock_tail.lo), "clock", PLACE_PLAIN},
       {offsetof(busq_slot, queue.clock_tail.hi), "tail", PLACE_POSITION},
       {offsetof(busq_slot, queue.head), "head", PLACE_PLAIN},
+      {offsetof(busq_slot, queue.backing), "backing", PLACE_PLAIN},
       {offsetof(busq_slot, life), "life", PLACE_LIFE},
       {offsetof(busq_slot, wake_seq), "wake_seq", PLACE_PLAIN},
       {offsetof(busq_slot, wake_flags), "wake_flags", PLACE_PLAIN},

@@ -68,6 +68,8 @@ typedef struct {
   uint32_t taker;       /* the peer that enters and must get a state from a member, by a message to it alone; 0: none */
   uint32_t holders;     /* a bit for each peer that has the handle of p0's node to begin with; 0: there is no node */
   bool ends;            /* a peer ends the queue that several share */
+  uint32_t short_slots; /* rings are of so many slots until they need more; 0: whole from the beginning */
+  uint64_t refusals;    /* so often there is no memory for the rest of one */
   bool asks_who_lives;  /* senders ask the kernel about every receiver */
   bool is_deep;         /* large: in full only when asked for */
   bool is_rare;         /* so large that it is left out unless asked for */
@@ -728,6 +730,8 @@ static void explore_watch_memory(busq_memory *memory)
   if (geometry->groups)
     busq_memory_add(memory, base + geometry->groups_offset, geometry->groups * geometry->group_bytes, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, system_locks, sizeof system_locks, BUSQ_MEMORY_SHARED);
+  if (explore_scene->refusals)
+    busq_memory_add(memory, &system_disk, sizeof system_disk, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, explore_logs, sizeof explore_logs, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, &explore_shared, sizeof explore_shared, BUSQ_MEMORY_SHARED);
   busq_memory_add(memory, explore_progresses, sizeof explore_progresses, BUSQ_MEMORY_SHARED);
@@ -837,6 +841,8 @@ static void explore_set_stage(const explore_scenario *scene)
     CHECK(setenv("BUSQ_STALE_PROPOSALS", "1", 1) == 0);
   company_groups = scene->members != 0;
   company_nodes = scene->holders != 0;
+  company_is_late = scene->short_slots != 0;
+  busq_ring_short = scene->short_slots ? scene->short_slots : 256;
   meet(scene->peers + (scene->shared != 0), scene->capacity, scene->members ? 16384 : 4096); /* the queue has a slot of its own */
   memset(system_processes, 0, sizeof system_processes);
   memset(system_locks, 0, sizeof system_locks);
@@ -844,6 +850,8 @@ static void explore_set_stage(const explore_scenario *scene)
   memset(&explore_shared, 0, sizeof explore_shared);
   memset(explore_progresses, 0, sizeof explore_progresses);
   system_heap_bytes = scene->durable || scene->shared || scene->members || scene->holders ? SYSTEM_HEAP_BYTES : SYSTEM_HEAP_BYTES_OF_ONE;
+  system_disk.bytes = scene->short_slots ? (company_bus->geometry.slot_count - scene->short_slots) * sizeof(busq_pair) : 0;
+  system_disk.times = scene->refusals;
   for (uint32_t i = 0; i < scene->peers; i++)
     explore_set_up_peer(i);
   if (scene->holders)

@@ -61,11 +61,6 @@ static void explore_step_write(explore_step_kind kind, const int64_t *words, siz
     explore_step_write((kind), step_words, sizeof step_words / sizeof step_words[0]);  \
   } while (0)
 
-static uint32_t explore_ring_shift(void)
-{
-  return (uint32_t)__builtin_ctzll(company_bus->geometry.slot_count);
-}
-
 /* Several readers share one queue, and each has a ring of its own, which none sends to. */
 static bool explore_is_in_hands[EXPLORE_PEERS_MAX + 1]; /* by slot */
 
@@ -103,7 +98,8 @@ static void explore_step_in_ring(uint32_t actor, uint64_t offset, const busq_exp
   const uint64_t slots = company_bus->geometry.slot_count, place = offset / sizeof(busq_pair);
   const int64_t queue = (int64_t)(place / slots);
   const uint64_t lap = made->after[0] >> BUSQ_RING_LAP_SHIFT;
-  const int64_t position = (int64_t)(lap << explore_ring_shift() | place % slots);
+  const uint32_t shift = company_bus->lap_shift;
+  const int64_t position = (int64_t)((lap & (BUSQ_RING_USED - 1)) << shift | (place & ((UINT64_C(1) << shift) - 1)));
   const uint32_t sender = (uint32_t)(made->after[0] >> 32) & 0xffff;
   const busq_peer *peer = explore_shared.peers[explore_actors[actor].peer];
   if (made->access == BUSQ_ACCESS_LOAD) {

@@ -66,6 +66,7 @@ static void company_find_place(void)
 
 static uint32_t company_nodes;    /* of each peer, of the bus that is made next */
 static const char *company_order; /* of that; NULL: bus1 */
+static uint32_t company_is_late;  /* its memory is reserved where it is needed */
 
 static void part(void);
 
@@ -75,7 +76,8 @@ __attribute__((unused)) static busq_bus *meet(uint32_t peers, uint32_t capacity,
     company_find_place();
   part();
   const busq_config config = {.peers = peers, .capacity = capacity, .arena_bytes = arena_bytes, .permissions = 0600,
-                              .groups = company_groups, .nodes = company_nodes, .order = company_order};
+                              .groups = company_groups, .nodes = company_nodes, .reserves_late = company_is_late,
+                              .order = company_order};
   const int result = busq_bus_create(company_directory, "bus", &config, &company_bus);
   if (result != BUSQ_OK)
     check_fail(__FILE__, __LINE__, "can't create a bus: %s", busq_error_text());

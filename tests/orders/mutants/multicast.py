@@ -45,6 +45,7 @@ MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
 RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
 LOOK, SEVERAL = "shm/receive/look.h", "shm/receive/shared_receive.c"
 SHARE, GRAVE = "shm/message/shared_take.c", "shm/burial/grave.c"
+RESERVE = "shm/memory/reserve.c"
 GROUP, GROUP_SEND, GROUP_RECEIVE = "shm/group/group_table.c", "shm/group/group_send.c", "shm/group/group_receive.c"
 NODE, NODE_END, NODE_RECEIVE, NODE_SEND = (
     "shm/node/node_table.c",
@@ -208,6 +209,28 @@ MUTANTS = [
             "  return busq_ring_change(&ring, busq_place_position(place), seen, to);",
             "  (void)busq_ring_change(&ring, busq_place_position(place), seen, to);\n  return true;",
         ),
+    ),
+    mutant(
+        "END_TOO_FAR",
+        "the end of a short ring moves on over what was not received",
+        "a short ring that stays so, two senders",
+        RESERVE,
+        ("  uint64_t next = head + BUSQ_RING_SHORT;", "  uint64_t next = head + 2 * BUSQ_RING_SHORT;"),
+    ),
+    mutant(
+        "END_BY_STORE",
+        "a short ring becomes whole without finding out that its end has moved on",
+        "a short ring that becomes whole at last, two senders",
+        RESERVE,
+        ("  (void)busq_cas64(&queue->backing, seen, next);", "  busq_store_release(&queue->backing, next);"),
+    ),
+    mutant(
+        "END_NOT_SEEN",
+        "a reader goes on as if the ring were short",
+        "a short ring that becomes whole, two senders",
+        "shm/memory/peer.h",
+        ("position < receiver->backing ? busq_ring_slot_in", "position ? busq_ring_slot_in"),
+        compiled=RECEIVE,
     ),
     mutant(
         "CLAIMS_NOT_SETTLED",
