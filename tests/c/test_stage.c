@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stage: all orders on it at random, the same calls twice, and orders that cheat. */
+/* The stage: all orders on it at random, and orders that cheat. */
 #include "harness/test.h"
 #include "sim/stage.h"
 
@@ -90,19 +90,6 @@ TEST(test_little_room_breaks_no_rule)
         count_losses(stage, 1);
         busq_stage_free(stage);
       }
-}
-
-TEST(test_the_same_calls_give_the_same_events)
-{
-  for (const busq_order *const *order = busq_orders; *order; order++) {
-    busq_stage *one = play(*order, test_seed, 8, 64);
-    busq_stage *other = play(*order, test_seed, 8, 64);
-    CHECK_EQUAL(facts_of(one).n_events, facts_of(other).n_events);
-    CHECK(memcmp(busq_stage_events(one), busq_stage_events(other),
-                 facts_of(one).n_events * sizeof(busq_stage_event)) == 0);
-    busq_stage_free(one);
-    busq_stage_free(other);
-  }
 }
 
 /* ---- what every step keeps to ---- */
