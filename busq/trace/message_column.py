@@ -39,7 +39,7 @@ def doubted(source: Source, sends: int, deliveries: int, phantoms: int) -> Itera
     if source.format not in TABLES or not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
         return
     path, look = source.paths[0], _Look(source)
-    if text := look.messages() or look.processes() or look.senders():
+    if text := look.messages() or look.processes(phantoms) or look.senders():
         what = f"of {amount(deliveries, 'delivery', 'deliveries')}, {phantoms:,} are of nothing that was sent there"
         made = ("phantom", *_OTHERS)
         told = f"{path}: {what}: {text}"
@@ -58,9 +58,12 @@ class _Look:
             for path in source.paths[:_FILES_MAX]
             for record in islice(records(path, source.options), _ROWS_MAX)
         ]
+        self.names = list(dict.fromkeys(name for record in raw for name in record))
+        if source.tells_runs:
+            raw = [record for record in raw if name_of(self.fields.values(record).get("run")) == source.trace]
+        self.rows = raw
         self.sent = [record for record in raw if _kind(record, self.fields) == Kind.SEND]
         self.got = [record for record in raw if _kind(record, self.fields) in _GOT]
-        self.names = list(dict.fromkeys(name for record in raw for name in record))
         there = self.fields.expressions(self.names)
         self.columns = {name: there[name].text for name in FIELDS if name in there and name != "label"}
 
@@ -87,7 +90,7 @@ class _Look:
             return f"the column {taken!r} seems to name rows, not messages: --field message=COLUMN names another one"
         return ""
 
-    def processes(self) -> str:
+    def processes(self, phantoms: int) -> str:
         """Return which column seems to be the process, if no process delivers that is a destination; "" for none."""
         taken = self.columns.get("process")
         if taken is None or self.options.keys() & {"field.process", "field.destinations"}:
@@ -101,7 +104,9 @@ class _Look:
         text = f"the column {taken!r} has {got[taken][0]!r}, and destinations are called as {to[0]!r}"
         if shares and shares[better := max(shares, key=lambda name: shares[name])] >= _MATCHED_SHARE:
             return f"{text}: try --field process={better}"
-        return f"{text}: --field process=COLUMN names another one" if len(self.got) >= _VALUES_MIN else ""
+        if phantoms < _VALUES_MIN or set(to) & set(self.values(self.rows, taken)):
+            return ""
+        return f"{text}: --field process=COLUMN names another one"
 
     def senders(self) -> str:
         """Return what the senders of deliveries are called, if hardly one of them sends; "" for none."""

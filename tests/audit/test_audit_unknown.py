@@ -374,8 +374,9 @@ def test_a_host_is_no_process_where_destinations_are_services(
     options: dict[str, str], ending: str, tmp_path: Path
 ) -> None:
     rows = ["h1,send,m,bob,ann", "h2,deliver,m,,bob", "h1,send,n,bob,ann", "h2,deliver,n,,bob"]
-    write_table("\n".join(["host,kind,message,to,service", *rows]) + "\n", tmp_path / f"a.{ending}")
-    run = judged(tmp_path, **options)
+    rows = [f"{row},day" for row in rows] + ["zoe,send,z,h2,zoe,night"]
+    write_table("\n".join(["host,kind,message,to,service,run", *rows]) + "\n", tmp_path / f"a.{ending}")
+    run = next(one for one in busq.audit.audit(tmp_path, options=options).runs if one.run.endswith("day"))
     said = [finding.text for finding in run.findings if finding.kind == "other-column"]
     assert ["try --field process=service" in text for text in said] == [True] * (not options)
     expected = {"": "unknown", "host": "invalid", "service": "valid"}[options.get("field.process", "")]
