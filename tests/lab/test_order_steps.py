@@ -168,18 +168,19 @@ def one_lower(read: Reading, action: str) -> Reading:
 
 PLAYS = [
     bus1_play("bus1", "0>01 1>01"),
-    bus1_play("bus1:unicast=direct", "0>1 0>1 1>01 1>1"),
+    bus1_play("bus1:unicast=direct", "0>1 0>1 1>01"),
+    bus1_play("bus1:unicast=direct", "0>1 1>01 1>1"),
     bus1_play("bus1:estimate=best", "0>01 1>1 1>0"),
     skeen_play("0>12 1>01"),
-    skeen_play("0>01 0>01 1>01"),
     one_to_one("fifo", "0>1 0>1 0>1 2>1"),
     one_to_one("fifo:on_gap=skip", "0>1 0>1 0>1", "fifo"),
-    one_to_one("fifo-ack", "0>1 0>2 0>1 0>0 1>0"),
+    one_to_one("fifo-ack", "0>1 0>2 0>1 0>0"),
     one_to_one("cykas", "0>2 0>1 1>2"),
-    one_to_one("cykas", "0>1 0>2 1>0 2>0"),
+    one_to_one("cykas", "0>1 0>2 1>0"),
     one_to_one("mfss", "0>2 0>1 1>2 2>0"),
     one_to_one("mfss", "0>1 0>0 0>1 1>0"),
-    one_to_one("sync", "0>1 1>0 1>2 2>0"),
+    one_to_one("sync", "0>1 1>0 2>0"),
+    one_to_one("sync", "0>1 1>2 2>0"),
     token_play("01", 2),
     token_rest_play("01", 2),
     token_rest_play("11", 2),
@@ -191,6 +192,11 @@ PLAYS = [
     causal_play("causal-vector", "0>12 1>02 1>02"),
 ]
 LONG_PLAYS = [
+    bus1_play("bus1:unicast=direct", "0>1 0>1 1>01 1>1"),
+    skeen_play("0>01 0>01 1>01"),
+    one_to_one("fifo-ack", "0>1 0>2 0>1 0>0 1>0"),
+    one_to_one("cykas", "0>1 0>2 1>0 2>0"),
+    one_to_one("sync", "0>1 1>0 1>2 2>0"),
     one_to_one("cykas", "0>2 0>1 1>0 1>2 2>1"),  # the messages of figure 3
     token_play("01", 3),
     token_rest_play("12", 3),
@@ -236,7 +242,7 @@ def test_every_order_that_has_a_model_is_followed() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("play", LONG_PLAYS, ids=str)
 def test_more_executions_of_the_code_are_of_the_model(play: Play) -> None:
-    """Some 400,000 decisions, in a minute and a half of processor time."""
+    """Some 450,000 decisions, in a minute and a half of processor time."""
     assert followed(play).executions > 0
 
 
