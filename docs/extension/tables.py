@@ -105,9 +105,9 @@ def _orders(folder: Path) -> None:
         lines.append(f":source: {prose(order.source)}")
         lines.append(f":packets: {', '.join(f'``{kind}``' for kind in order.kinds) or 'none'}")
         lines.append(f":clock: {order.clock}")
-        for died, kept in (("deaths", order.crashes), ("with on_crash=go-on", order.crashes_go_on)):
+        for kept, when in ((order.crashes, ""), (order.crashes_go_on, " with ``on_crash=go-on``")):
             if kept:
-                lines.append(f":{died}: {', '.join(sorted(kept))}, among the living")
+                lines.append(f":kept when processes die{when}: {', '.join(sorted(kept))}")
         if order.options:
             lines.append(f":options: {', '.join(f'``{option}``' for option in order.options)}")
         traits = [text for name, text in TRAITS.items() if getattr(order, name)]
