@@ -330,3 +330,22 @@ TEST(test_the_next_reader_of_a_slot_goes_on_with_the_ring_as_it_is)
   leave(bob);
   bob = join("bob");
 }
+
+/* ---- damage ---- */
+
+TEST(test_a_reader_follows_its_senders_where_the_backing_was_damaged)
+{
+  const uint64_t damages[] = {BUSQ_RING_WHOLE | 1000, 1000, UINT64_MAX, BUSQ_RING_WHOLE};
+  for (unsigned i = 0; i < sizeof damages / sizeof damages[0]; i++) {
+    begin();
+    say_so_many(SHORT + 5);
+    hear_so_many(SHORT + 5);
+    busq_store_relaxed(&bob->self->queue.backing, damages[i]);
+    for (unsigned n = 0; n < 2 * SHORT; n++) {
+      busq_message message;
+      CHECK_EQUAL(say(alice, "bob", "x"), BUSQ_OK);
+      CHECK_EQUAL(take_patiently(bob, &message), BUSQ_OK);
+      busq_peer_release(bob, &message);
+    }
+  }
+}

@@ -72,6 +72,8 @@ bool busq_receive_help(busq_peer *peer)
     known->help_in_ns = UINT64_MAX;
     return false;
   }
+  if (peer->receiver.ring.grows) /* damaged, it may differ where it can't: then our senders are right */
+    peer->receiver.backing = busq_ring_backing(&peer->receiver.ring);
   const uint64_t now_ns = busq_time_now_ns();
   blocker_note(peer, blocker_of(peer), now_ns);
   const uint64_t waited_ns = now_ns - known->since_ns;
