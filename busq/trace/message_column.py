@@ -36,7 +36,8 @@ def doubted(source: Source, sends: int, deliveries: int, phantoms: int) -> Itera
 
     Cost: nothing but where most deliveries are phantoms; a look at some rows there.
     """
-    if source.format not in TABLES or not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
+    is_table = source.format in TABLES and source.paths
+    if not is_table or not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
         return
     path, look = source.paths[0], _Look(source)
     if text := look.messages() or look.processes(phantoms) or look.senders():

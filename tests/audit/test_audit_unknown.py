@@ -16,8 +16,10 @@ from click.testing import CliRunner
 from samples import CHAT
 
 import busq
+from busq.audit.native import audit
 from busq.audit.result import RunAudit
 from busq.cli import commands
+from busq.trace import Run, Source
 
 
 def judged(path: Path, **options: str) -> RunAudit:
@@ -398,3 +400,10 @@ def test_what_was_sent_again_makes_nothing_certain_where_a_column_is_another_one
     (tmp_path / "a.csv").write_text("\n".join(["process,kind,message,to,id", *rows]) + "\n")
     found = judged(tmp_path)
     assert {verdicts(found)[name] for name in ("duplicated", "phantom", "fifo")} == {"unknown"}
+
+
+def test_a_run_that_stands_in_no_file_has_no_columns_to_doubt() -> None:
+    sent = pa.table({"kind": [1], "message": [1], "destinations": [[1]]})
+    got = pa.table({"kind": [0], "message": [9], "destinations": pa.nulls(1)})
+    found = audit(Run(Source("doc", "busq", (), 0), ("ann", "bob"), (sent, got)))
+    assert found.checks["phantom"].count == 1
