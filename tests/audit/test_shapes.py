@@ -39,7 +39,7 @@ def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None
     oracle = AuditOracle(rows)
     true, certain = verdicts(oracle), oracle.certain.counts if oracle.certain else oracle.counts
     kinds = {finding.kind for finding in found.findings}
-    may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN})
+    may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "other-column"})
     for name, count in oracle.counts.items():
         check, hint = found.checks[name], f"{name}: {shape}"
         if check.verdict == UNKNOWN and (may_doubt or not count):
