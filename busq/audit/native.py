@@ -69,6 +69,7 @@ def audit(
         part = part and replace(part, findings=[one for one in run.findings if one.kind != "vague-rows"])
     if part is None:
         return whole
+    part = replace(part, source=replace(part.source, paths=()))  # its columns were looked at as a whole
     of_part = audit(part, order="", checks=judged & names).checks
     return replace(whole, checks=certain.with_certain(whole.checks, of_part, len(doubtful), whole.findings))
 
