@@ -39,7 +39,7 @@ def verdicts(oracle: AuditOracle) -> dict[str, str]:
     of_certain = verdicts(oracle.certain) if oracle.certain else {}
     for name, count in oracle.counts.items():
         if of_certain and name in (MAY_BE_INVENTED if count else MAY_BE_HIDDEN):
-            said[name] = INVALID if of_certain[name] == INVALID else UNKNOWN
+            said[name] = INVALID if count and of_certain[name] == INVALID else UNKNOWN
         elif count:
             said[name] = UNKNOWN if oracle.open.get(name) == count else INVALID
         else:
