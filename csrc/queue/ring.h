@@ -53,6 +53,8 @@
  *      whole at `end`, none of them is before end - SHORT = turn, and from turn on the two forms agree up to the end.
  *   4. So what a slot held before a position is settled, as in a ring that is whole from the start: in a short one the
  *      position before it in its slot is p - SHORT < end - SHORT <= head.
+ *   5. The slot of a position before turn, which a reader has skipped, can't be told any more.  Its sender knows it from
+ *      when it took the position.
  * A process that is killed has either swapped or not; memory that it got before is got again.
  *
  * Where a ring can't become whole, a sender finds it full that began with room: it takes its message back, as where
@@ -114,6 +116,7 @@ typedef struct {
 
 typedef struct {
   uint64_t position;
+  busq_pair *slot;
   busq_pair before;   /* what the slot held when the position was taken */
   uint64_t timestamp; /* proposed, or the stamp */
   uint64_t clock;   /* of the queue, before it was taken */
@@ -205,8 +208,8 @@ static inline busq_ring_outcome busq_ring_place_in(const busq_ring *ring, uint64
     }
     if (BUSQ_UNLIKELY(!busq_ring_reaches(ring, position)))
       return BUSQ_RING_AT_END;
-    busq_pair *slot = busq_ring_slot(ring, position);
-    claim->before = busq_pair_load(slot);
+    claim->slot = busq_ring_slot(ring, position);
+    claim->before = busq_pair_load(claim->slot);
     const uint64_t timestamp = stamp ? busq_timestamp_max(proposed, seen.lo + 1) : proposed;
     const bool accepted = seen.lo < timestamp;
     if (stamp)
@@ -235,7 +238,9 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
 busq_ring_outcome busq_ring_place_behind(const busq_ring *ring, uint64_t proposed, uint64_t *stamp, uint64_t limit,
                                          uint64_t *head_seen, busq_ring_claim *claim);
 
-/* Publishes the reference at the claimed position; false where a reader has skipped the hole meanwhile. */
+/* Publishes the reference at the claimed position; false where a reader has skipped the hole meanwhile.  The slot is that of
+ * the claim: to a sender that was stopped until the ring became whole, far behind its position, the backing shows another
+ * one, which no reader looks at, and which may hold what the slot held. */
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
 {
   busq_pair expected = claim->before;
@@ -245,7 +250,7 @@ static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_clai
   BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
   BUSQ_STEP("publish");
   /* SYNC POINT slot: payload, destinations and proposal of the record come before its reference. */
-  return busq_pair_cas(busq_ring_slot(ring, claim->position), &expected, filled);
+  return busq_pair_cas(claim->slot, &expected, filled);
 }
 
 static inline bool busq_ring_look_into(const busq_ring *ring, busq_pair *slot, uint64_t position,

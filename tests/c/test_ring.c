@@ -231,6 +231,18 @@ TEST(test_a_published_reference_can_not_be_skipped)
   ring_free(&ring);
 }
 
+TEST(test_a_position_that_the_head_has_passed_is_not_skipped)
+{
+  const busq_ring ring = ring_open(8);
+  for (uint64_t number = 1; number <= 8; number++)
+    put(&ring, number);
+  busq_store_release(&ring.queue->head, 9);
+  put(&ring, 9); /* in the slot of the first */
+  CHECK(!busq_ring_skip(&ring, 8));
+  stands_at(&ring, 16, 9);
+  ring_free(&ring);
+}
+
 TEST(test_a_hole_is_skipped_once)
 {
   const busq_ring ring = ring_open(8);

@@ -164,10 +164,11 @@ TEST(test_a_short_ring_on_a_full_disk_is_a_small_ring_and_becomes_whole_when_the
 /* ---- others are faster ---- */
 
 static void (*hooked)(void);
+static bool is_stopped_behind; /* its place; or before it */
 
 static void at_place(const char *where)
 {
-  if (strcmp(where, "place") != 0 && strcmp(where, "backing") != 0)
+  if (is_stopped_behind ? strcmp(where, "publish") != 0 : strcmp(where, "place") != 0 && strcmp(where, "backing") != 0)
     return;
   busq_step_hook = NULL;
   hooked();
@@ -245,6 +246,33 @@ TEST(test_a_ring_that_moved_on_meanwhile_becomes_whole_at_no_position_that_was_p
   CHECK(!busq_step_hook && !is_whole(bob));
   hear_so_many(SHORT / 2);
   hears(bob, "behind");
+}
+
+/* Alice's place is skipped, and so far behind when the ring becomes whole that it is no place in it. */
+static void others_leave_alice_behind(void)
+{
+  busq_message message;
+  for (unsigned i = 0; i < SHORT - 1; i++)
+    carol_sends_one();
+  CHECK_EQUAL(take_patiently(bob, &message), BUSQ_OK);
+  busq_peer_release(bob, &message);
+  n_heard++;
+  hear_so_many(SHORT - 4);
+  for (unsigned i = 0; i < SHORT - 1; i++)
+    carol_sends_one();
+  CHECK(is_whole(bob));
+}
+
+TEST(test_a_message_whose_sender_stood_still_until_the_ring_was_whole_is_received)
+{
+  begin();
+  hooked = others_leave_alice_behind;
+  is_stopped_behind = true;
+  busq_step_hook = at_place;
+  CHECK_EQUAL(say(alice, "bob", "late"), BUSQ_OK);
+  is_stopped_behind = false;
+  hear_so_many(n_said - n_heard);
+  hears(bob, "late");
 }
 
 /* ---- what ends meanwhile ---- */
