@@ -53,8 +53,8 @@
  *      whole at `end`, none of them is before end - SHORT = turn, and from turn on the two forms agree up to the end.
  *   4. So what a slot held before a position is settled, as in a ring that is whole from the start: in a short one the
  *      position before it in its slot is p - SHORT < end - SHORT <= head.
- *   5. The slot of a position before turn, which a reader has skipped, can't be told any more.  Its sender knows it from
- *      when it took the position.
+ *   5. The backing does not show any more where a position before turn stood, which a reader has skipped.  Its sender
+ *      keeps the slot from when it took the position.
  * A process that is killed has either swapped or not; memory that it got before is got again.
  *
  * Where a ring can't become whole, a sender finds it full that began with room: it takes its message back, as where
