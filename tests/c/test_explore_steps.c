@@ -284,6 +284,15 @@ static const explore_scenario scenarios[] = {
         .is_deep = true,
     },
     {
+        .name = "a short ring that becomes whole far behind a sender that may be stopped",
+        .parts = {{0, "send 1 to p2"}, {1, "send 2 to p2; send 3 to p2; send 4 to p2"}, {2, "receive"}},
+        .peers = 3,
+        .short_slots = 2,
+        .refusals = 1, /* for the reader loses its patience when no other process can go on */
+        .may_stop = 1,
+        .is_deep = true,
+    },
+    {
         .name = "two readers share a queue with a short ring",
         .parts = {{0, "send 1 to p1; send 2 to p1; send 3 to p1"}, {1, "receive"}, {2, "work"}},
         .peers = 3,
