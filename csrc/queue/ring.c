@@ -5,21 +5,30 @@
 uint64_t busq_ring_short = 256;
 #endif
 
-bool busq_ring_skip(const busq_ring *ring, uint64_t position)
+static bool hole_skip(const busq_ring *ring, uint64_t position, bool may_be_passed)
 {
   busq_pair *slot = busq_ring_slot(ring, position);
   const uint64_t lap = busq_ring_lap(ring, position);
   const busq_pair skipped = {lap << BUSQ_RING_LAP_SHIFT | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
   for (;;) {
     busq_pair seen = busq_pair_load(slot);
-    /* SYNC POINT ring-head: read behind the slot.  As long as it is not past the position, no later one has stood in that slot:
-     * a reader of several that was stopped before this would put the hole in the place of a message. */
-    if (seen.lo >> BUSQ_RING_LAP_SHIFT == lap || busq_load_acquire(&ring->queue->head) > position)
+    /* SYNC POINT ring-head: read behind the slot.  As long as it is not past the position, no later one has stood in that slot. */
+    if (seen.lo >> BUSQ_RING_LAP_SHIFT == lap || (may_be_passed && busq_load_acquire(&ring->queue->head) > position))
       return false;
     BUSQ_STEP("skip");
     if (busq_pair_cas(slot, &seen, skipped))
       return true;
   }
+}
+
+bool busq_ring_skip(const busq_ring *ring, uint64_t position)
+{
+  return hole_skip(ring, position, false);
+}
+
+bool busq_ring_skip_if_not_passed(const busq_ring *ring, uint64_t position)
+{
+  return hole_skip(ring, position, true);
 }
 
 uint64_t busq_ring_close(const busq_ring *ring)

@@ -22,7 +22,7 @@ static bool blocker_help(busq_peer *peer, busq_reference blocker)
   if (blocker.sender == BUSQ_RING_NOBODY) {
     if (busq_ring_tail(&peer->receiver.ring) == peer->receiver.scan)
       return false;
-    (void)busq_ring_skip(&peer->receiver.ring, peer->receiver.scan);
+    (void)(peer->receiver.is_consumer ? busq_ring_skip_if_not_passed : busq_ring_skip)(&peer->receiver.ring, peer->receiver.scan);
   } else {
     busq_record *record = busq_reference_record(peer->bus, blocker);
     if (!record || !busq_commit_help(peer->bus, record, blocker.tag))
