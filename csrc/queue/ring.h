@@ -324,8 +324,8 @@ static inline void busq_ring_raise(const busq_ring *ring, uint64_t timestamp)
 
 /* Makes a hole a skipped position; false where the producer was faster. */
 bool busq_ring_skip(const busq_ring *ring, uint64_t position);
-/* The same for a reader of several.  If it was stopped before, while others went on, it would put a hole in the place of a
- * message of a later lap. */
+/* For a reader of several, which does so only if the head has not passed the position: stopped before, while others went on, it
+ * would put a hole in the place of a message of a later lap. */
 bool busq_ring_skip_if_not_passed(const busq_ring *ring, uint64_t position);
 /* Ends this life: nothing is placed from now on.  Returns the tail, which stands still. */
 uint64_t busq_ring_close(const busq_ring *ring);
