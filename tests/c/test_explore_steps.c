@@ -232,20 +232,17 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a short ring that becomes whole, two senders",
         .parts = {{0, "send 1 to p2; send 2 to p2"}, {1, "send 3 to p2"}, {2, "receive"}},
-        .peers = 3,
         .short_slots = 2,
     },
     {
         .name = "a short ring that stays so, two senders",
         .parts = {{0, "send 1 to p2; send 2 to p2"}, {1, "send 3 to p2"}, {2, "receive"}},
-        .peers = 3,
         .short_slots = 2,
         .refusals = UINT64_MAX,
     },
     {
         .name = "a short ring that becomes whole at last, two senders",
         .parts = {{0, "send 1 to p2; send 2 to p2; send 3 to p2"}, {1, "send 4 to p2; send 5 to p2"}, {2, "receive"}},
-        .peers = 3,
         .short_slots = 2,
         .refusals = 1,
         .is_deep = true,
@@ -253,7 +250,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a short ring, multicasts, proposals lost",
         .parts = {{0, "send 1 to p1 p2; send 2 to p1 p2"}, {1, "send 3 to p1 p2; receive"}, {2, "receive"}},
-        .peers = 3,
         .short_slots = 2,
         .refusals = 1,
         .is_stale = true,
@@ -262,14 +258,12 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a short ring that becomes whole, anybody may be killed",
         .parts = {{0, "send 1 to p1; send 2 to p1; send 3 to p1; stay"}, {1, "receive"}},
-        .peers = 2,
         .short_slots = 2,
         .may_die = EVERYBODY,
     },
     {
         .name = "a short ring that stays so, anybody may be killed",
         .parts = {{0, "send 1 to p1; send 2 to p1; send 3 to p1; stay"}, {1, "receive"}},
-        .peers = 2,
         .short_slots = 2,
         .refusals = UINT64_MAX,
         .may_die = EVERYBODY,
@@ -278,7 +272,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a short ring that becomes whole, two senders, a sender may be stopped",
         .parts = {{0, "send 1 to p2; send 2 to p2"}, {1, "send 3 to p2; send 4 to p2"}, {2, "receive"}},
-        .peers = 3,
         .short_slots = 2,
         .may_stop = 3,
         .is_deep = true,
@@ -286,7 +279,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "a short ring that becomes whole far behind a sender that may be stopped",
         .parts = {{0, "send 1 to p2"}, {1, "send 2 to p2; send 3 to p2; send 4 to p2"}, {2, "receive"}},
-        .peers = 3,
         .short_slots = 2,
         .refusals = 1, /* for the reader loses its patience when no other process can go on */
         .may_stop = 1,
@@ -295,7 +287,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two readers share a queue with a short ring",
         .parts = {{0, "send 1 to p1; send 2 to p1; send 3 to p1"}, {1, "receive"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .short_slots = 2,
         .refusals = 1,
@@ -304,7 +295,6 @@ static const explore_scenario scenarios[] = {
     {
         .name = "two readers share a queue with a short ring and acknowledge, a reader may be killed",
         .parts = {{0, "send 1 to p1; send 2 to p1; send 3 to p1"}, {1, "work"}, {2, "work"}},
-        .peers = 3,
         .shared = 6,
         .short_slots = 2,
         .may_die = 2,

@@ -54,8 +54,7 @@ static bool pass_load(pack_pass *pass, busq_bus *bus, uint32_t slot)
 
 static busq_pair slot_skipped(const busq_ring *ring, uint64_t position)
 {
-  return (busq_pair){
-      busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)BUSQ_RING_NOBODY << 32 | UINT32_MAX, position};
+  return busq_ring_content(ring, position, busq_ring_nothing(position));
 }
 
 /* The content of one position, as it would stand at another. */
