@@ -36,6 +36,7 @@ from busq.trace.typed_columns import (
     Counts,
     destinations_of,
     ends_of,
+    ends_of_both,
     kinds_of,
     names_of,
     plain_of,
@@ -238,8 +239,7 @@ def _ends(source: Source, fields: Fields) -> dict[str, tuple[int, int]]:
         except BROKEN:
             continue  # reading the run reports it
         for name in columns:
-            its, known = ends_of(plain_of(table[name])), ends.get(name, (0, 0))
-            ends[name] = min(filter(None, (its[0], known[0])), default=0), max(its[1], known[1])
+            ends[name] = ends_of_both(ends_of(plain_of(table[name])), ends.get(name, (0, 0)))
     return ends
 
 

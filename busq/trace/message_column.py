@@ -16,6 +16,7 @@ from busq.trace.dataset import hive_keys
 from busq.trace.field_names import FIELDS, Fields
 from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
+from busq.trace.parsed_records import kind_in
 from busq.trace.run import Source
 from busq.trace.schema import Kind
 from busq.trace.values import Bad, name_of, names_in
@@ -147,6 +148,7 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kind(record: Mapping[str, Any], fields: Fields) -> Kind | None:
-    words = (name_of(value) for value in fields.kinds(record) if value is not None)
-    found = (Kind(int(word)) if word.isdigit() and int(word) <= max(Kind) else fields.kind_of(word) for word in words)
-    return next((kind for kind in found if kind is not None), None)
+    try:
+        return kind_in([name_of(value) for value in fields.kinds(record) if value is not None], fields)[0]
+    except Bad:  # it has none
+        return None

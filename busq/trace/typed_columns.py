@@ -17,7 +17,18 @@ from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.text import TOLD
 from busq.trace.values import SECOND, UNITS, floor_of, names_in, nanoseconds, unit_of
 
-__all__ = ["DIGITS", "Counts", "destinations_of", "ends_of", "kinds_of", "names_of", "plain_of", "text_of", "times_of"]
+__all__ = [
+    "DIGITS",
+    "Counts",
+    "destinations_of",
+    "ends_of",
+    "ends_of_both",
+    "kinds_of",
+    "names_of",
+    "plain_of",
+    "text_of",
+    "times_of",
+]
 
 DIGITS = 18  # of decimals that are numbers of 64 bits, whatever they are
 
@@ -37,6 +48,15 @@ def ends_of(column: Any) -> tuple[int, int]:
     sizes = pc.abs(numbers)
     ends = pc.min_max(sizes.filter(pc.not_equal(sizes, 0))).as_py()
     return int(ends["min"] or 0), int(ends["max"] or 0)
+
+
+def ends_of_both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """Return what `ends_of` gives for two columns together.
+
+    >>> ends_of_both((0, 0), (3, 9)), ends_of_both((2, 5), (3, 9))
+    ((3, 9), (2, 9))
+    """
+    return min(filter(None, (one[0], other[0])), default=0), max(one[1], other[1])
 
 
 def plain_of(column: Any) -> Any:

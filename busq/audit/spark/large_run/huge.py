@@ -229,8 +229,19 @@ class _Found:
     n_resent: int = 0
 
 
-def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: frozenset[str], budget: int) -> _Found:
-    """Judge what is asked for: what certificates prove first, the rest by the observers on files, or by relations."""
+def _judge(
+    spark: SparkSession,
+    case: Case,
+    summary: Summary | None,
+    judged: frozenset[str],
+    budget: int,
+    *,
+    is_whole: bool = True,
+) -> _Found:
+    """Judge what is asked for: what certificates prove first, the rest by the observers on files, or by relations.
+
+    The columns are looked at in a run as a whole, as in C, and not in what is certain of it.
+    """
     if summary is None and relations.misnamed(case.events, block=case.block).limit(1).count():
         case.rename()
     prints = fingerprints(spark, case, summary) if judged.difference(("clock", "views")) else Fingerprints()
@@ -258,7 +269,7 @@ def _judge(spark: SparkSession, case: Case, summary: Summary | None, judged: fro
         found.checks["clock"] = judge_clocks(case)
     if "views" in judged:
         found.checks["views"] = judge_views(case)
-    if "phantom" in found.checks:
+    if "phantom" in found.checks and is_whole:
         counts = case.total("sends"), case.total("deliveries"), found.checks["phantom"].count
         case.findings += doubted(case.source, *counts)
     found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
@@ -310,7 +321,7 @@ def _with_certain(spark: SparkSession, case: Case, checks: dict[str, Check], bud
         contextlib.closing(Case(moved, case.source, summary.profile if summary else None)) as part,
     ):
         part.findings = [finding for finding in part.findings if finding.kind != reason]
-        sure = _with_certain(spark, part, _judge(spark, part, summary, judged, budget).checks, budget)
+        sure = _with_certain(spark, part, _judge(spark, part, summary, judged, budget, is_whole=False).checks, budget)
     count = doubtful.count()
     doubtful.unpersist()
     return certain.with_certain(checks, sure, count, case.findings)

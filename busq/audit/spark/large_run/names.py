@@ -39,7 +39,7 @@ from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
-from busq.trace.typed_columns import DIGITS
+from busq.trace.typed_columns import DIGITS, ends_of_both
 from busq.trace.values import SECOND, UNITS, floor_of, unit_of
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
@@ -184,8 +184,8 @@ def _ends(
         asked = [end(size).cast("string") for size in sizes for end in (F.min, F.max)]
         found = frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(asked))).collect()[0]
         for place, text in enumerate(whole):
-            its, known = [int(value or 0) for value in found[2 * place : 2 * place + 2]], ends.get(text, (0, 0))
-            ends[text] = min(filter(None, (its[0], known[0])), default=0), max(its[1], known[1])
+            least, greatest = (int(value or 0) for value in found[2 * place : 2 * place + 2])
+            ends[text] = ends_of_both((least, greatest), ends.get(text, (0, 0)))
     return ends
 
 
