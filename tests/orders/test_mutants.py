@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+from mutants import followed, multicast
 from mutants.go_on import GO_ON
 from mutants.run import ALL_REDUCTIONS, Workshop, look, mutated, search
 from mutants.table import LABORATORY, MUTANTS, Bound, Mutant
@@ -26,6 +27,8 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 def test_every_slip_fits_its_file_once() -> None:
     for mutant in [*MUTANTS, *GO_ON]:
         assert mutated(mutant), mutant.name
+    for slip in [*multicast.MUTANTS, *followed.MUTANTS]:
+        assert multicast.mutated(slip), slip.name
 
 
 def assert_found(workshop: Workshop, mutant: Mutant) -> None:

@@ -94,7 +94,11 @@ MUTANTS = [
         "a reader waits for ever for what fills a hole",
         "one sender, one receiver, anybody may be killed",
         BLOCKED,
-        ("    (void)busq_ring_skip(&peer->receiver.ring, peer->receiver.scan);\n", ""),
+        (
+            "    (void)(peer->receiver.is_consumer ? busq_ring_skip_if_not_passed : busq_ring_skip)"
+            "(&peer->receiver.ring, peer->receiver.scan);\n",
+            "",
+        ),
     ),
     mutant(
         "BIT_BEFORE_READ",
