@@ -31,6 +31,7 @@ from busq.trace.errors import TraceError
 __all__ = ["Expression", "parsed", "part_of"]
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
+_BRACE = re.compile(r"[{}]")
 _ELSE = re.compile(r"(?:^|\s)\?\?(?:\s|$)")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _PART = re.compile(
@@ -118,19 +119,20 @@ def parsed(text: str) -> Expression:
             "an empty expression: expected a column, as in node, msg.id, to[].name, 'text' or {topic}/{id}"
         )
     if _ELSE.search(plain) and not _QUOTED.fullmatch(plain):
-        choices = tuple(parsed(each).text for each in _ELSE.split(plain))
-        if cut := next((each for each in choices if each.count("{") != each.count("}")), ""):
-            raise TraceError(f"{cut!r}: expected ?? between expressions, not within braces: {{a}} ?? {{b}}")
-        return Expression(plain, choices, "choice")
+        choices = _ELSE.split(plain)
+        cut = next((each for each in choices if each.count("{") != each.count("}")), "")
+        if cut and plain.count("{") == plain.count("}"):
+            raise TraceError(f"{cut.strip()!r}: expected ?? between expressions, not within braces: {{a}} ?? {{b}}")
+        return Expression(plain, tuple(parsed(each).text for each in choices), "choice")
     if len(plain) > 1 and plain[0] == plain[-1] and plain[0] in "'\"":
         return Expression(plain, (plain[1:-1],), "text")
-    if _BRACES.search(plain):
-        pieces = tuple(_BRACES.split(plain))
-        for path in pieces[1::2]:
-            part_of(path)
-        return Expression(plain, pieces, "template")
-    part_of(plain)
-    return Expression(plain, (plain,), "path")
+    pieces = tuple(_BRACES.split(plain))
+    for path in pieces[1::2] or pieces:
+        part_of(path)
+    is_call = len(pieces) == 1 and plain.startswith("split_part(")  # whose mark may be a brace
+    if not is_call and (any(map(_BRACE.search, pieces[::2])) or not all(map(str.strip, pieces[1::2]))):
+        raise TraceError(f"{plain!r}: expected a column between each {{ and its }}, as in {{topic}}/{{id}}")
+    return Expression(plain, pieces, "template" if len(pieces) > 1 else "path")
 
 
 @functools.lru_cache(maxsize=256)

@@ -76,7 +76,8 @@ class Fields:
         self.names = {
             name: (options[f"field.{name}"],) if f"field.{name}" in options else names for name, names in FIELDS.items()
         }
-        chosen = {name: parsed(names[0]) for name, names in self.names.items() if f"field.{name}" in options}
+        self._chosen = {name for name in FIELDS if f"field.{name}" in options}
+        chosen = {name: parsed(self.names[name][0]) for name in self._chosen}
         self._expressions = {name: expression for name, expression in chosen.items() if not expression.is_plain}
         self._words = {key[5:].strip().lower(): value for key, value in options.items() if key.startswith("kind.")}
         self.shape = options.get("shape", "")
@@ -153,6 +154,22 @@ class Fields:
         """
         return set(self.expressions(list(names)))
 
+    def lacking(self, names: Sequence[str]) -> list[str]:
+        """Return the fields without which rows with these columns are no events: those that options name go first.
+
+        >>> Fields({"field.message": "key"}).lacking(["host", "event"]), Fields({}).lacking(["host", "event"])
+        (['message'], ['message'])
+        """
+        known = self.known_in(names)
+        if chosen := [name for name in FIELDS if name in self._chosen and name not in known]:
+            return chosen
+        if self.are_messages(known):
+            return []
+        if {"process", "kind"} <= known:
+            return [] if known & {"message", "clock"} else ["message"]
+        by_sender = [name for name in ("destinations",) if "sender" in known and name not in known]
+        return by_sender or [name for name in ("process", "kind") if name not in known]
+
     def lacking_in(self, names: Sequence[str]) -> str:
         """Return what rows with these columns lack to be events, in words, and the nearest mapping to try.
 
@@ -163,13 +180,8 @@ class Fields:
         >>> Fields({"field.kind": "Tagg"}).lacking_in(["Tag", "host"])
         "found the columns Tag and host, but no 'Tagg' for kind: try --field kind=Tag"
         """
-        known, options = self.known_in(names), {name for name, its in self.names.items() if its != FIELDS[name]}
+        lacking, options = self.lacking(names), self._chosen
         taken = {piece for expression in self.expressions(names).values() for piece in expression.pieces}
-        lacking = [name for name in FIELDS if name in options and name not in known]
-        if not lacking and "sender" in known:
-            lacking = [name for name in ("destinations",) if name not in known]
-        if not lacking:
-            lacking = [name for name in ("process", "kind") if name not in known]
         if not lacking and self._expressions:
             its = listed([repr(self.names[name][0]) for name in self._expressions])
             return f"found the columns {listed(list(names))}, but no event whose fields stand in {its}"

@@ -132,9 +132,10 @@ def check_columns(
     foreign.check_columns(path, names, options)
     missing = [name for name in REQUIRED if name not in names]
     known = foreign.known_in(path, names, options)
-    if not is_recorded and "message" in known and not foreign.are_enough(known, options):
+    is_enough = foreign.are_enough(known, options)
+    if not is_recorded and not is_enough and known & {"process", "kind", "message"}:
         raise TraceError(f"{path}: {Fields(options).lacking_in(names)}")
-    if missing and (is_recorded or not foreign.are_enough(known, options)):
+    if missing and (is_recorded or not is_enough):
         raise TraceError(
             f"{path}: no column {' and '.join(map(repr, missing))}: expected {', '.join(REQUIRED)}"
             f" and destinations, found {', '.join(names) or 'none'}"

@@ -281,8 +281,7 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
         ]
         fields = Fields(source.options)
         for each in parsed:  # a mistyped column is why
-            known = fields.known_in(each.names)
-            if each.names and not fields.are_messages(known) and not {"process", "kind"} <= known:
+            if each.names and fields.lacking(each.names):
                 raise TraceError(f"{each.path}: {fields.lacking_in(each.names)}")
         reasons = sorted(findings, key=lambda finding: finding.kind == "truncated")  # a last line is rarely why
         reason = reasons[0].text if reasons else ""

@@ -115,6 +115,22 @@ def test_a_mistyped_column_is_told_the_columns_and_the_nearest(name: str, tmp_pa
         read(tmp_path, name, text, kind="Tagg")
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "found the columns Tag, host and key, but no message: try --field message=key$"),
+        (
+            {"message": "keys"},
+            "found the columns Tag, host and key, but no 'keys' for message: try --field message=key$",
+        ),
+        ({"message": "{host}/{keys}"}, r"but no '\{host\}/\{keys\}' for message: try --field message=key$"),
+    ],
+)
+def test_where_no_column_names_messages_that_is_told(options: dict[str, str], told: str, tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match=told):
+        read(tmp_path, "a.csv", "Tag,host,key\nsend,ann,1\ndeliver,bob,1\n", kind="Tag", **options)
+
+
 @pytest.mark.parametrize(("separator", "between"), [(",", " "), (",", ";"), ("\t", " "), (";", " "), (";", ",")])
 def test_columns_and_destinations_may_be_separated_in_other_ways(tmp_path: Path, separator: str, between: str) -> None:
     assert stories(read(tmp_path, "a.csv", comma(separator=separator, between=between))) == STORIES

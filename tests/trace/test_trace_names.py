@@ -174,6 +174,20 @@ def test_a_choice_stands_outside_of_braces() -> None:
         parsed("{a ?? b}/{c}")
 
 
+@pytest.mark.parametrize(
+    "text", ["{a", "a}", "{a}/{b", "{a}/b}", "{a}{", "{}", "{ }/b", "{{a}}", "b ?? {a", "{split_part(a, '{', 1)}"]
+)
+def test_a_brace_without_its_other_one_is_refused(text: str) -> None:
+    """Taken as text, it would give one name to different messages."""
+    with pytest.raises(TraceError, match=r"expected a column between each \{ and its \}, as in \{topic\}/\{id\}"):
+        parsed(text)
+
+
+def test_a_text_and_a_mark_to_cut_at_may_be_a_brace() -> None:
+    assert parsed("'a{b'").value({}) == "a{b"
+    assert parsed("split_part(a, '{', 2)").value({"a": "x{y"}) == "y"
+
+
 @pytest.mark.parametrize("text", ["a ??", "?? a", "a ?? ?? b", " "])
 def test_what_is_chosen_from_is_not_empty(text: str) -> None:
     with pytest.raises(TraceError, match=r"an empty expression: expected a column"):

@@ -85,7 +85,7 @@ def test_other_types_are_taken_where_nothing_is_lost(tmp_path: Path, columns: di
 REFUSED = {
     "missing": (
         {k: PLAIN[k] for k in ("process", "kind")},
-        "no column 'position' and 'message': expected process, pos",
+        "found the columns process and kind, but no message: --field message=COLUMN names it",
     ),
     "fractions": (changed(position=[0.5] * 6), "column 'position': expected int64"),
     "lists": (changed(position=[[0]] * 6), "column 'position': expected int64"),
