@@ -8,8 +8,9 @@ need positions (or times without ties), and names of messages have to be of one 
 more than once are only counted (`resent`), as it is not known which of the sends was delivered, and rows of other kinds
 than sends and first deliveries (redelivered, abort) are left out.  Rows of unknown kinds that name a message are only
 counted, too (`vague`): any of the faults may come from them, or not show because of them; and so are rows without a
-kind (`no kind`), which are damaged.  Deliveries of what had not
-been sent yet are judged as all others, which the engines do not do.
+kind (`no kind`), which are damaged.  Names are compared as they stand: those with blanks around them, which the engines
+leave out, and empty ones, which are none there, are counted (`blanks`).  Deliveries of what had not been sent yet are
+judged as all others, which the engines do not do.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
         raise NoSql(f"{table}: no position and no time: SQL has no order of rows, so nothing tells that of events")
     its = {name: _quoted(dialect, there[name].text) for name in _USED if name in there}
     steps = [_HEAD.format(table=table), _events(its, order, table, fields), _FIRST]
-    queries = ["resent", "vague", "no kind", "duplicated"]
+    queries = ["resent", "vague", "no kind", "blanks", "duplicated"]
     if "destinations" in its:
         steps += [_copies(DIALECTS[dialect]), _CLEAN_OF_COPIES]
         queries += ["lost", "phantom"]
@@ -70,6 +71,8 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
     if {"time_ns", "end_ns"} <= set(its):
         steps.append(_SIDE)
         queries.append("side")
+    names = _NAMES + (_OF_COPIES if "destinations" in its else "")
+    steps.append(f"{_BLANKS}{names}) AS each;")
     rows = "\nUNION ALL ".join(_QUERIES[name] for name in queries)
     text = "\n".join([*steps, f"{rows};"])
     # DuckDB works a view out anew wherever it stands, six times in all; Spark SQL has no temporary tables.
@@ -166,10 +169,20 @@ CREATE OR REPLACE TEMPORARY VIEW busq_late_of_time AS
     LEFT JOIN busq_clean c ON c.message = d.message AND c.process = d.process) AS timed
   WHERE sent IS NOT NULL AND latest > known;"""
 
+_BLANKS = """-- Names with blanks around them, or nothing else: other names here than without these.
+CREATE OR REPLACE TEMPORARY VIEW busq_names AS
+  SELECT name, trim(BOTH chr(9) || chr(10) || chr(13) || ' ' FROM name) AS bare FROM ("""
+_NAMES = """
+    SELECT CAST(process AS STRING) AS name FROM busq_events
+    UNION ALL SELECT CAST(message AS STRING) FROM busq_events"""
+_OF_COPIES = """
+    UNION ALL SELECT CAST(process AS STRING) FROM busq_copies"""
+
 _QUERIES = {
     "resent": "SELECT 'resent' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_resent",
     "vague": "SELECT 'vague' AS name, count(*) AS faults FROM busq_events WHERE kind = 'vague' AND message IS NOT NULL",
     "no kind": "SELECT 'no kind' AS name, count(*) AS faults FROM busq_events WHERE kind = 'none'",
+    "blanks": "SELECT 'blanks' AS name, count(*) AS faults FROM busq_names WHERE name <> bare OR bare = ''",
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
     "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
   JOIN busq_sends s ON c.message = s.message

@@ -88,6 +88,25 @@ def test_rows_without_a_kind_are_only_counted(tmp_path: Path, kinds: list[str | 
     assert {name: count for name, count in told.items() if count} == {"no kind": 2}
 
 
+@pytest.mark.parametrize("odd", [" m", "m ", "m\t", "m\n"])
+def test_names_with_blanks_around_them_are_counted(tmp_path: Path, odd: str) -> None:
+    """The engines leave the blanks out, and SQL compares names as they stand."""
+    columns = {"process": ["ann", "bob"], "kind": ["send", "deliver"], "message": ["m", odd], "position": [0, 0]}
+    columns["destinations"] = [[" bob"], None]
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table(columns), path)
+    assert audit(read(path)).checks["phantom"].count == 0
+    told = counted(script("duckdb", f"'{path}'", [*columns], {}))
+    assert (told["blanks"], told["phantom"]) == (2, 1)
+
+
+def test_empty_names_are_counted(tmp_path: Path) -> None:
+    columns = {"process": ["ann", ""], "kind": ["send", "deliver"], "message": ["m", " "], "position": [0, 0]}
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table(columns), path)
+    assert counted(script("duckdb", f"'{path}'", [*columns], {}))["blanks"] == 2
+
+
 def test_what_was_sent_elsewhere_overtakes(tmp_path: Path) -> None:
     """A message that came to a process that it was not for is never late, but shows others to be."""
     run = to_run(rows_of(random_run(random.Random("4198449133 90"), "monday")), "monday")
@@ -215,6 +234,7 @@ RELAYED = {
     "resent": 0,
     "vague": 0,
     "no kind": 0,
+    "blanks": 0,
     "duplicated": 1,
     "lost": 1,
     "phantom": 1,
