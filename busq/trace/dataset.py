@@ -25,7 +25,19 @@ from busq.trace.finding import Finding
 from busq.trace.tables import in_one_piece
 from busq.trace.text import stem
 
-__all__ = ["RUNS_BY", "WAYS", "Group", "Part", "Parts", "Sample", "dataset_of", "grouped", "hive_keys", "sample_of"]
+__all__ = [
+    "RUNS_BY",
+    "WAYS",
+    "Group",
+    "Part",
+    "Parts",
+    "Sample",
+    "dataset_of",
+    "grouped",
+    "hive_keys",
+    "sample_of",
+    "told_apart",
+]
 
 RUNS_BY = "runs-by"  # the option for what makes a run: a word of WAYS, or a column
 WAYS = ("file", "folder", "none")
@@ -57,6 +69,7 @@ class Part:
     root: str
     runs: Sequence[str]
     sample: Callable[[], Sample | None]
+    told_by: str = ""  # the column of runs, if that is a guess
     processes: frozenset[str] = frozenset()  # if they are known: files with one each, another one each, are one run
 
     @property
@@ -169,6 +182,8 @@ def _told(given: Parts) -> Iterator[Group]:
             for run in _runs(part, given.column):
                 named.setdefault(run, []).append(part)
         _settle_empty(named)
+        if len(named) > 1 and (column := next((part.told_by for part in parts if part.told_by), "")):
+            given.findings.append(told_apart(column, parts[0].path, len(named)))
         for run, its in named.items():
             if run:
                 yield Group(run, run, its)
@@ -254,6 +269,11 @@ def _of_dataset(folder: str, parts: Sequence[Part], given: Parts) -> Iterator[Gr
 def _together(folder: str, parts: Sequence[Part], what: str) -> Group:
     finding = _finding(f"{what}: they are taken for one run", folder, len(parts))
     return Group(_name(folder, parts), "", parts, [finding])
+
+
+def told_apart(column: str, path: str, runs: int) -> Finding:
+    """Return the finding about a column that is taken for the one of runs, and is called otherwise."""
+    return _finding(f"the column {column!r} has {runs:,} values: each is taken for a run of its own", path, runs)
 
 
 def _finding(what: str, path: str, count: int) -> Finding:

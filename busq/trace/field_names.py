@@ -154,6 +154,15 @@ class Fields:
         """
         return set(self.expressions(list(names)))
 
+    def guessed_run(self, names: Sequence[str]) -> str:
+        """Return the column of runs where it is not called so; "" for none, and for one that an option names.
+
+        >>> Fields({}).guessed_run(["host", "Trace"]), Fields({}).guessed_run(["host", "Run"])
+        ('Trace', '')
+        """
+        told = self.expressions(names).get("run")
+        return "" if told is None or "run" in self._chosen or _plain(told.text) == "run" else told.text
+
     def lacking(self, names: Sequence[str]) -> list[str]:
         """Return the fields without which rows with these columns are no events: those that options name go first.
 

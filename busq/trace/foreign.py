@@ -45,7 +45,7 @@ from busq.trace.typed_columns import (
 )
 from busq.trace.values import SECOND, Bad
 
-__all__ = ["NeedsNames", "are_enough", "check_columns", "known_in", "parquet_file", "read", "sample"]
+__all__ = ["NeedsNames", "are_enough", "check_columns", "column_in", "known_in", "parquet_file", "read", "sample"]
 
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
@@ -110,6 +110,12 @@ def sample(path: str, file: pq.ParquetFile, options: Mapping[str, str], rows: in
         return sample_of(*(names_of(each.column(table)) for each in chosen.values()), rows=rows)
     except (*BROKEN, ValueError, TypeError, TraceError):  # reading the run reports it
         return None
+
+
+def column_in(path: str, file: pq.ParquetFile, which: Expression) -> Any:
+    """Return a column of a file, or one that the names of its folders give; TraceError, ArrowException."""
+    names = which.roots(file.schema_arrow.names)
+    return which.column(_with_keys(file.read(columns=names), path))
 
 
 # ---- a run ----

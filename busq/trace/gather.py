@@ -12,6 +12,7 @@ from types import ModuleType
 from busq.trace import csv_log, epfl, jepsen, ndjson, parquet_head, places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, Group, Part, Parts, Sample, dataset_of, grouped
 from busq.trace.errors import TraceError
+from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.parsed_records import sample
 from busq.trace.run import Source
@@ -104,9 +105,14 @@ def gather_parquet(files: Sequence[File], options: dict[str, str], findings: lis
         name = _name(folder, roots[folder]) if places.is_folder(roots[folder]) else stem(paths[0])
         groups.append((run or name, run, dataset_of(folder), paths, ()))
     rows = max((head.rows for _, head in others), default=0)
+    fields = Fields(options)
     parts = [
         Part(
-            file.path, file.root, parquet_head.runs_of(head, options), partial(parquet_head.sample, head, options, rows)
+            file.path,
+            file.root,
+            parquet_head.runs_of(head, options),
+            partial(parquet_head.sample, head, options, rows),
+            fields.guessed_run(head.columns),
         )
         for file, head in others
     ]
@@ -188,12 +194,13 @@ def _gather_records(
     format_name: str, reader: ModuleType, files: Sequence[File], options: dict[str, str], findings: list[Finding]
 ) -> list[Source]:
     """Make the runs of files of records, as `busq.trace.dataset` finds out."""
-    parts = []
+    parts, fields = [], Fields(options)
     for file in files:
         its: list[tuple[str, set[str]]] = reader.runs_in(file.path, options) or _NO_RUN
         processes = frozenset().union(*(processes for _, processes in its))
         sampled = partial(_sample, reader, file.path, options)
-        parts.append(Part(file.path, file.root, [run for run, _ in its], sampled, processes))
+        column = fields.guessed_run(list(next(reader.first_records(file.path, options), {})))
+        parts.append(Part(file.path, file.root, [run for run, _ in its], sampled, column, processes))
     sources = []
     for group in _grouped(parts, options, findings):
         first = group.parts[0]

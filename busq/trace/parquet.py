@@ -21,7 +21,7 @@ from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
 from busq.trace.own_names import name_senders
-from busq.trace.parquet_head import Head, head_of, runs_of, with_file
+from busq.trace.parquet_head import Head, head_of, run_column, runs_of, with_file
 from busq.trace.queue_readers import queues_of, resolved
 from busq.trace.run import Run, Source
 from busq.trace.schema import NAMED, OF_GROUPS, REQUIRED, SCHEMA, STRANGE_GROUPS, Kind, of_strangers, tells_of_groups
@@ -151,13 +151,12 @@ def _table(
     if not tells_of_groups(file.schema_arrow):
         wanted -= {*OF_GROUPS}
     chosen = [name for name in SCHEMA.names if name in wanted and name in file_head.columns]
-    run = source.options.get("field.run", "run")
-    several = source.tells_runs and run in file_head.columns and len(runs_of(file_head, source.options)) > 1
-    table = file.read(
-        columns=[*chosen, *([run] if several and run not in chosen else [])], use_threads=file_head.rows > _ROWS_ALONE
-    )
-    if several:
-        text = table[run].cast(pa.string())
+    told = run_column(file_head, source.options) if source.tells_runs else None
+    several = told is not None and len(runs_of(file_head, source.options)) > 1
+    roots = told.roots(file_head.columns) if told is not None and several else []
+    table = file.read(columns=list(dict.fromkeys([*chosen, *roots])), use_threads=file_head.rows > _ROWS_ALONE)
+    if told is not None and several:
+        text = told.column(table).cast(pa.string())
         table = table.filter(pc.equal(pc.fill_null(text, file_head.run), source.trace))
     arrays = {}
     for name in chosen:

@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from busq.trace import foreign, places
-from busq.trace.dataset import Sample
+from busq.trace.dataset import Sample, hive_keys
 from busq.trace.errors import TraceError
+from busq.trace.expressions import Expression
 from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
@@ -22,7 +23,7 @@ from busq.trace.queue_readers import readers_of
 from busq.trace.schema import METADATA, RECORDER, REQUIRED, VERSION
 from busq.trace.tables import BROKEN
 
-__all__ = ["Head", "check_columns", "first_records", "head", "head_of", "runs_of", "sample", "with_file"]
+__all__ = ["Head", "check_columns", "first_records", "head", "head_of", "run_column", "runs_of", "sample", "with_file"]
 
 _Used = TypeVar("_Used")
 
@@ -190,17 +191,22 @@ def _number(text: str | None) -> int:
     return int(text) if text and text.isascii() and text.isdigit() else -1
 
 
+def run_column(file_head: Head, options: Mapping[str, str]) -> Expression | None:
+    """Return the column of runs, None if a file has none."""
+    return Fields(options).expressions([*file_head.columns, *hive_keys(file_head.path)]).get("run")
+
+
 def runs_of(file_head: Head, options: Mapping[str, str] | None = None) -> list[str]:
     """Return the names of the runs in a file; [""] if it has no column for them.  Reads the column if it must."""
-    column = (options or {}).get("field.run", "run")
-    if file_head.is_ours or column not in file_head.columns or not file_head.rows:
+    told = run_column(file_head, options or {})
+    if file_head.is_ours or told is None or not file_head.rows:
         return [file_head.run]
-    values = with_file(file_head.path, lambda file: file.read(columns=[column])[column])
+    values = with_file(file_head.path, lambda file: foreign.column_in(file_head.path, file, told))
     if isinstance(values, Finding):  # reading the rest reports it
         return [file_head.run]
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         raise TraceError(
-            f"{file_head.path}: column {column!r} tells runs apart: expected text or numbers, found {values.type}"
+            f"{file_head.path}: column {told.text!r} tells runs apart: expected text or numbers, found {values.type}"
         )
     names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
     return sorted({name or file_head.run for name in names})

@@ -169,3 +169,54 @@ def test_events_in_several_files_without_positions_or_times_have_no_order(tmp_pa
         "causal": "unknown",
     }
     assert "neither positions nor times say in which order the events of ann and bob were" in run.checks["fifo"].text
+
+
+NUMBERS = [{**event, "which": which} for which in (1, 2, 3) for event in EVENTS]
+NAMED = [{**event, "process": f"node-{event['process']}"} for event in NUMBERS]
+NAMED = [{**event, "destinations": event["destinations"] and ["node-1", "node-2"]} for event in NAMED]
+
+
+def put_with(column: str, events: list[dict[str, Any]], path: Path) -> None:
+    """Write events with runs in a column of this name."""
+    rows = [{column if name == "which" else name: value for name, value in event.items()} for event in events]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif path.suffix == ".csv":
+        cells = [[" ".join(map(str, v)) if isinstance(v, list) else v for v in row.values()] for row in rows]
+        lines = [",".join("" if cell is None else str(cell) for cell in row) for row in cells]
+        path.write_text("\n".join([",".join(rows[0]), *lines, ""]))
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("column", ["run", "Run", "trace", "execution"])
+@pytest.mark.parametrize("events", [NUMBERS, NAMED], ids=["numbers", "names"])
+def test_a_column_tells_runs_whatever_the_format(
+    events: list[dict[str, Any]], column: str, suffix: str, tmp_path: Path
+) -> None:
+    """In Parquet, one called `trace` took all rows from the run, and nothing was judged."""
+    put_with(column, events, tmp_path / f"e.{suffix}")
+    assert list(faults(tmp_path).values()) == [{"lost": 1}] * 3
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_a_column_that_is_not_called_as_runs_are_is_told_where_it_splits(suffix: str, tmp_path: Path) -> None:
+    """A column `trace` may hold the traces of requests: judged apart, nothing is out of order."""
+    path = tmp_path / f"e.{suffix}"
+    put_with("trace", NAMED, path)
+    (text,) = findings(tmp_path)
+    assert "the column 'trace' has 3 values: each is taken for a run of its own; --runs-by COLUMN" in text
+    assert findings(tmp_path, runs_by="none") == findings(tmp_path, runs_by="trace") == []
+    for column, events in (("run", NAMED), ("trace", NAMED[: len(EVENTS)])):
+        put_with(column, events, path)
+        assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+@pytest.mark.parametrize("key", ["run", "trace"])
+def test_a_folder_tells_runs_whatever_the_format(key: str, suffix: str, tmp_path: Path) -> None:
+    for which in "12":
+        put_with("colour", NAMED[: len(EVENTS)], tmp_path / f"{key}={which}" / f"e.{suffix}")
+    assert list(faults(tmp_path).values()) == [{"lost": 1}] * 2

@@ -31,7 +31,7 @@ from busq.audit.spark.sessions.driver import Progress, interruptible, shares_fil
 from busq.audit.spark.sessions.session import busy
 from busq.errors import BusqError
 from busq.trace import parquet_head
-from busq.trace.dataset import RUNS_BY, hive_keys
+from busq.trace.dataset import RUNS_BY, hive_keys, told_apart
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
 from busq.trace.field_names import Fields
@@ -222,6 +222,9 @@ def staged(
                 if place is not None:
                     _check_all_there(name, frame, folder / str(number))
         found.gather(its)
+        columns = {name: Fields(its).guessed_run(frame.columns) for name, frame in frames.items()}
+        if its.get(RUNS_BY) != "none" and len(found.sources) > len(frames):
+            found.findings += [told_apart(each, name, len(found.sources)) for name, each in columns.items() if each]
         try:
             yield found
         except BusqError as error:
@@ -243,15 +246,15 @@ def _pruned(name: str, frame: DataFrame, options: Mapping[str, str]) -> DataFram
     void = {column.name for column in frame.schema if isinstance(column.dataType, T.NullType)}
     names = [column for column in frame.columns if column not in void]
     parquet_head.check_columns(name, names, options)
-    used = {root for each in Fields(options).expressions(names).values() for root in each.roots(names)}
-    used |= {*SCHEMA.names, *parsed(options.get("field.run", "run")).roots(names)}
+    found = Fields(options).expressions(names).values()
+    used = {*SCHEMA.names, *(root for each in found for root in each.roots(names))}
     return frame.select(*(F.col(f"`{column}`") for column in names if column in used))
 
 
 def _run_of(frame: DataFrame, options: Mapping[str, str]) -> Column | None:
     """Return the column for runs, if there is one."""
-    told = parsed(options.get("field.run", "run"))
-    if options.get(RUNS_BY) == "none" or not told.is_in(frame.columns):
+    told = Fields(options).expressions(frame.columns).get("run")
+    if options.get(RUNS_BY) == "none" or told is None:
         return None
     return column_of(told, frame).cast("string")
 
