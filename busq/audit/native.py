@@ -6,7 +6,7 @@ The columns of a trace are read where they stand; no event passes through Python
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from busq.trace.finding import Finding
 from busq.trace.run import Run
 from busq.trace.schema import Kind
 
-__all__ = ["audit"]
+__all__ = ["audit", "of_part"]
 
 
 def audit(
@@ -52,8 +52,25 @@ def audit(
     >>> result.ok, result.checks["duplicated"].text
     (False, 'bob delivered ann.1 more than once')
     """
-    judged = known(checks)
-    whole, logs = _judged(run, order, allow, ask, judged)
+    return _audit(run, order, allow, ask, known(checks))
+
+
+def of_part(part: Run, checks: frozenset[str]) -> Mapping[str, Check]:
+    """Return the verdicts on what is certain of a run; its columns were looked at as a whole."""
+    return _audit(part, "", (), (), checks, is_whole=False).checks
+
+
+def _audit(
+    run: Run,
+    order: str | None,
+    allow: Iterable[str],
+    ask: Iterable[str],
+    judged: frozenset[str],
+    *,
+    is_whole: bool = True,
+) -> RunAudit:
+    """Judge all messages, and then those that are certain alone as well, where that may settle what is open."""
+    whole, logs = _judged(run, order, allow, ask, judged, is_whole=is_whole)
     judged = certain.open_faults(whole.checks)
     if not judged or any(finding.kind == "other-column" for finding in whole.findings):
         return whole
@@ -69,13 +86,18 @@ def audit(
         part = part and replace(part, findings=[one for one in run.findings if one.kind != "vague-rows"])
     if part is None:
         return whole
-    part = replace(part, source=replace(part.source, paths=()))  # its columns were looked at as a whole
-    of_part = audit(part, order="", checks=judged & names).checks
-    return replace(whole, checks=certain.with_certain(whole.checks, of_part, len(doubtful), whole.findings))
+    sure = of_part(part, judged & names)
+    return replace(whole, checks=certain.with_certain(whole.checks, sure, len(doubtful), whole.findings))
 
 
 def _judged(
-    run: Run, order: str | None, allow: Iterable[str], ask: Iterable[str], judged: frozenset[str]
+    run: Run,
+    order: str | None,
+    allow: Iterable[str],
+    ask: Iterable[str],
+    judged: frozenset[str],
+    *,
+    is_whole: bool,
 ) -> tuple[RunAudit, list[Any]]:
     """Judge all messages together; returns their logs as well, as they were understood."""
     order = run.order if order is None else order
@@ -91,7 +113,7 @@ def _judged(
     )
     checks_by_name = {
         check.name: replace(unknown.left_open(check, [*run.findings, *case.findings]), claimed=check.name in claimed)
-        for check in case.judge(judged)
+        for check in case.judge(judged, is_whole=is_whole)
     }
     run_audit = RunAudit(
         run=run.source.name,
@@ -155,16 +177,17 @@ class _Case:
         names = ffi.new("uint64_t[]", messages)
         check_result(lib.busq_history_pass(core_of(self.history), process, names, len(messages)))
 
-    def judge(self, judged: frozenset[str]) -> Iterator[Check]:
-        """Judge what is asked for; notes findings and figures on the way."""
-        wanted = judged | {"phantom"} if self.run.source.format in message_column.TABLES else judged
+    def judge(self, judged: frozenset[str], *, is_whole: bool) -> Iterator[Check]:
+        """Judge what is asked for, and the columns of a whole run; notes findings and figures on the way."""
+        looks = is_whole and not self.run.is_live and message_column.takes_phantoms(self.run.source, judged)
+        wanted = judged | {"phantom"} if looks else judged
         names = tuple(name for name in PROPERTIES if name in wanted) + REMARKS
         judgement, verdicts = judge_raw(self.history, names, self.run.processes, self.words.message)
         self.messages, self.deliveries = judgement.n_messages, judgement.n_deliveries
         checks = {name: self._check(name, verdicts[name]) for name in names if name not in REMARKS}
         self.findings += unknown.idle(self.run, self.messages, self.deliveries)
         self._remark(verdicts)
-        if "phantom" in checks and not self.run.is_live:
+        if looks:
             counts = sum(kinds[Kind.SEND] for kinds in self.counts), self.deliveries, checks["phantom"].count
             self.findings += message_column.doubted(self.run.source, *counts)
         checks = {name: check for name, check in checks.items() if name in judged}

@@ -7,7 +7,7 @@ host, where destinations name services.  Nothing is known of the messages then, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,7 +21,7 @@ from busq.trace.run import Source
 from busq.trace.schema import Kind
 from busq.trace.values import Bad, name_of, names_in
 
-__all__ = ["TABLES", "doubted"]
+__all__ = ["TABLES", "doubted", "takes_phantoms"]
 
 TABLES = frozenset({"busq", "csv", "ndjson"})
 _VALUES_MIN = 3
@@ -32,13 +32,23 @@ _GOT = (Kind.DELIVER, Kind.REDELIVER)
 _OTHERS = ("lost", "duplicated", "fifo", "causal", "consistent", "total", "synchronous", "side")
 
 
+def takes_phantoms(source: Source, judged: Collection[str]) -> bool:
+    """Return whether `doubted` has to know the phantoms of a run: where it may leave open a check that is judged.
+
+    >>> table, recording = Source("a", "csv", ("a.csv",), 0), Source("a", "epfl", ("a.out",), 0)
+    >>> takes_phantoms(table, {"fifo"}), takes_phantoms(table, {"clock"}), takes_phantoms(recording, {"fifo"})
+    (True, False, False)
+    """
+    return source.format in TABLES and bool(source.paths) and not {"phantom", *_OTHERS}.isdisjoint(judged)
+
+
 def doubted(source: Source, sends: int, deliveries: int, phantoms: int) -> Iterator[Finding]:
     """Give a finding that leaves verdicts on messages open, if a column may be another one than was taken; OSError.
 
+    It takes a source of which `takes_phantoms` holds.
     Cost: nothing but where most deliveries are phantoms; a look at some rows there.
     """
-    is_table = source.format in TABLES and source.paths
-    if not is_table or not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
+    if not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
         return
     path, look = source.paths[0], _Look(source)
     if text := look.messages() or look.processes(phantoms) or look.senders():

@@ -456,6 +456,18 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
     assert found.processes == wanted.processes
 
 
+def test_another_column_is_doubted_here_too_whatever_is_judged(spark: SparkSession, tmp_path: Path) -> None:
+    """The sign of it are phantoms, which nobody asked for."""
+    source = written(tmp_path, ODD_TABLES["rows called id"])
+    for judged in (("fifo",), ("lost", "views"), ("clock",)):
+        found, wanted = huge.audit(spark, source, checks=judged), audit(read(source), checks=judged)
+        assert told(found) == told(wanted)
+        assert tuple(found.checks) == tuple(wanted.checks) == judged
+        kinds = [{one.kind for one in its.findings} for its in (found, wanted)]
+        assert kinds[0] == kinds[1]
+        assert ("other-column" in kinds[0]) == (judged != ("clock",))
+
+
 def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkSession, tmp_path: Path) -> None:
     """Two messages of ann overtake each other, two of zoe have one time."""
     lines = ["id,sender,receiver,sent_at,received_at", "m1,ann,bob,1,5", "m2,ann,bob,2,4", "m3,zoe,yan,9,15"]

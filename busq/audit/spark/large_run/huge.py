@@ -60,7 +60,7 @@ from busq.audit.times import Pace
 from busq.lab.observers import REMARKS
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.message_column import doubted
+from busq.trace.message_column import doubted, takes_phantoms
 from busq.trace.run import Source
 
 __all__ = ["audit"]
@@ -142,9 +142,10 @@ def _audit(
             found.figures |= waits(case)
             if loaded.untied is None:
                 found.checks = _with_certain(spark, case, found.checks, budget)
-    if loaded.untied is not None and (left := certain.open_faults(found.checks) & certain.OF_UNTIED):
-        of_part = native.audit(loaded.untied, order="", checks=left).checks
-        found.checks = certain.with_certain(found.checks, of_part, len(loaded.tied), case.findings)
+    left = certain.open_faults(found.checks) & certain.OF_UNTIED
+    if loaded.untied is not None and left and not _is_doubted(case):
+        sure = native.of_part(loaded.untied, left)
+        found.checks = certain.with_certain(found.checks, sure, len(loaded.tied), case.findings)
     return RunAudit(
         run=about.trace or about.name,
         source=about.paths[0] if about.paths else "",
@@ -244,6 +245,8 @@ def _judge(
     """
     if summary is None and relations.misnamed(case.events, block=case.block).limit(1).count():
         case.rename()
+    looks = is_whole and not case.is_live and takes_phantoms(case.source, judged)
+    wanted = judged | {"phantom"} if looks else judged
     prints = fingerprints(spark, case, summary) if judged.difference(("clock", "views")) else Fingerprints()
     found, names = _Found(), [name for name in ORDERS if name in judged]
     certificate = Certificate("", {})
@@ -251,9 +254,9 @@ def _judge(
         certificate = certify(case, summary, are_restamped=prints.are_restamped)
         found.checks, names = certified(certificate, names)
     if _takes_files(case, names, prints, budget):
-        of_files = _judge_files(case, names, judged)
+        of_files = _judge_files(case, names, wanted)
         found, names = replace(of_files, checks=found.checks | of_files.checks), []
-    if judged.intersection(COUNTS).difference(found.checks):
+    if wanted.intersection(COUNTS).difference(found.checks):
         found.checks |= completeness(case, prints)
     firsts = partial(first_deliveries, case, prints)
     if names and certificate.ranked is None:  # the summaries proved nothing
@@ -269,7 +272,7 @@ def _judge(
         found.checks["clock"] = judge_clocks(case)
     if "views" in judged:
         found.checks["views"] = judge_views(case)
-    if "phantom" in found.checks and is_whole:
+    if looks:
         counts = case.total("sends"), case.total("deliveries"), found.checks["phantom"].count
         case.findings += doubted(case.source, *counts)
     found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
@@ -292,14 +295,18 @@ def _doubtful(case: Case) -> tuple[DataFrame, frozenset[str], str] | None:
     return None
 
 
+def _is_doubted(case: Case) -> bool:
+    """Return whether a column may be another one than was taken: then nothing is certain."""
+    return any(finding.kind == "other-column" for finding in case.findings)
+
+
 def _with_certain(spark: SparkSession, case: Case, checks: dict[str, Check], budget: int) -> dict[str, Check]:
     """Judge the messages that are not doubtful alone as well: what is found among them is certain.
 
     Where files can be looked at, these messages are put into some of their own: one sort spares many joins.
     """
     faults = certain.open_faults(checks)
-    is_other = any(finding.kind == "other-column" for finding in case.findings)
-    doubt = _doubtful(case) if faults and not is_other else None
+    doubt = _doubtful(case) if faults and not _is_doubted(case) else None
     if doubt is None or not faults & doubt[1]:
         return checks
     doubtful, judged, reason = doubt[0].persist(), faults & doubt[1], doubt[2]

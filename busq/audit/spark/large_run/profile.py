@@ -84,7 +84,7 @@ class Case:
         self.source = source
         self.logs = loaded.logs
         self.findings = list(loaded.findings)
-        self.is_derived = loaded.is_derived
+        self.is_derived, self.is_live = loaded.is_derived, loaded.is_live
         self.tells_senders = loaded.tells_senders
         self.events = loaded.events
         self.called = loaded.called
