@@ -457,7 +457,7 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
 
 
 def test_another_column_is_doubted_here_too_whatever_is_judged(spark: SparkSession, tmp_path: Path) -> None:
-    """It takes the phantoms of a run, also where nobody asked for these."""
+    """A look for other columns counts phantoms even if they are not judged."""
     source = written(tmp_path, ODD_TABLES["rows called id"])
     for judged in (("fifo",), ("lost", "views"), ("clock",)):
         found, wanted = huge.audit(spark, source, checks=judged), audit(read(source), checks=judged)
