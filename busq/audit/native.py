@@ -188,7 +188,12 @@ class _Case:
         self.findings += unknown.idle(self.run, self.messages, self.deliveries)
         self._remark(verdicts)
         if looks:
-            counts = sum(kinds[Kind.SEND] for kinds in self.counts), self.deliveries, checks["phantom"].count
+            counts = (
+                sum(kinds[Kind.SEND] for kinds in self.counts),
+                self.deliveries,
+                checks["phantom"].count,
+                self.run.processes,
+            )
             self.findings += message_column.doubted(self.run.source, *counts)
         checks = {name: check for name, check in checks.items() if name in judged}
         run = replace(self.run, findings=(*self.run.findings, *self.findings))

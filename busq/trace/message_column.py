@@ -2,7 +2,8 @@
 """Tables in which hardly a delivery is of a message that was sent to its process: a column may be another one.
 
 What was taken for the message may name rows, and have another value in each; what was taken for the process may be its
-host, where destinations name services.  Nothing is known of the messages then, unless the user has named that column.
+host, where destinations name services, or the broker that wrote the log, and is then the only one.  Nothing is known of
+the messages then, unless the user has named that column.
 """
 
 from __future__ import annotations
@@ -42,17 +43,21 @@ def takes_phantoms(source: Source, judged: Collection[str]) -> bool:
     return source.format in TABLES and bool(source.paths) and not {"phantom", *_OTHERS}.isdisjoint(judged)
 
 
-def doubted(source: Source, sends: int, deliveries: int, phantoms: int) -> Iterator[Finding]:
+def doubted(source: Source, sends: int, deliveries: int, phantoms: int, processes: Sequence[str]) -> Iterator[Finding]:
     """Give a finding that leaves verdicts on messages open, if a column may be another one than was taken; OSError.
 
     It takes a source of which `takes_phantoms` holds.
-    Cost: nothing but where most deliveries are phantoms; a look at some rows there.
+    Cost: nothing but where most deliveries are phantoms, or all events are of one process; a look at some rows there.
     """
-    if not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries:
+    is_alone = len(processes) == 1 and sends and deliveries
+    if not is_alone and (not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries):
         return
     path, look = source.paths[0], _Look(source)
-    if text := look.messages() or look.processes(phantoms) or look.senders():
-        what = f"of {amount(deliveries, 'delivery', 'deliveries')}, {phantoms:,} are of nothing that was sent there"
+    what = f"of {amount(deliveries, 'delivery', 'deliveries')}, {phantoms:,} are of nothing that was sent there"
+    text = look.messages() or look.processes(phantoms) or look.senders() if phantoms else ""
+    if not text and is_alone and (text := look.logger()):
+        what = f"{processes[0]!r} sent and delivered all messages"
+    if text:
         made = ("phantom", *_OTHERS)
         told = f"{path}: {what}: {text}"
         yield Finding("other-column", told, phantoms, path, is_error=False, may_hide=_OTHERS, may_invent=made)
@@ -119,6 +124,13 @@ class _Look:
         if phantoms < _VALUES_MIN or set(to) & set(self.values(self.rows, taken)):
             return ""
         return f"{text}: --field process=COLUMN names another one"
+
+    def logger(self) -> str:
+        """Return which column seems to name what wrote the log, where it has one value for all; "" for none."""
+        taken = self.columns.get("process", "process")
+        if taken.lower() == "process" or "field.process" in self.options:
+            return ""
+        return f"the column {taken!r} seems to name what wrote the log: --field process=COLUMN names another one"
 
     def senders(self) -> str:
         """Return what the senders of deliveries are called, if hardly one of them sends; "" for none."""

@@ -385,6 +385,22 @@ def test_a_host_is_no_process_where_destinations_are_services(
     assert verdicts(run)["phantom"] == expected
 
 
+@pytest.mark.parametrize("column", ["node", "host", "process"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_node_of_a_broker_that_logs_is_no_process(column: str, ending: str, tmp_path: Path) -> None:
+    """As RabbitMQ's firehose writes them: each of two queues gets a message, and the broker nothing twice."""
+    rows = ["rabbit,published,m1,,", "rabbit,published,m2,,", "rabbit,received,m2,q1,", "rabbit,received,m1,q1,"]
+    lines = [f"{column},type,message_id,queue,to", *rows, "rabbit,received,m1,q2,", "rabbit,received,m2,q2,"]
+    write_table("\n".join(lines) + "\n", tmp_path / f"a.{ending}")
+    found = judged(tmp_path)
+    wanted = "invalid" if column == "process" else "unknown"
+    assert {verdicts(found)[name] for name in ("duplicated", "fifo")} == {wanted}
+    text = f"the column {column!r} seems to name what wrote the log: --field process=COLUMN names another one"
+    said = [text in one.text for one in found.findings if one.kind == "other-column"]
+    assert said == [True] * (column != "process")
+    assert verdicts(judged(tmp_path, **{"field.process": column}))["duplicated"] == "invalid"
+
+
 def test_what_is_called_the_sender_may_be_none_that_sends(tmp_path: Path) -> None:
     rows = ["ann,send,m,bob,", "ann,send,n,bob,", "bob,deliver,n,,10.0.0.1", "bob,deliver,m,,10.0.0.1"]
     (tmp_path / "a.csv").write_text("\n".join(["process,kind,message,to,src", *rows]) + "\n")

@@ -92,7 +92,8 @@ def assert_vague_alike(seed: int, folder: Path) -> None:
     for name, source in sources_of(drawn).items() if drawn.is_unique and any(map(any, drawn.truth.values())) else ():
         found, rows = audit(read(source)), drawn.truth[name]
         kinds = {finding.kind for finding in found.findings}
-        may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"})
+        doubts = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous", "other-column"}
+        may_doubt = not drawn.has_order or bool(kinds & doubts)
         has_destinations = drawn.is_broadcast or "destinations" not in drawn.shape.without
         facts = {"has_destinations": has_destinations, "may_doubt": may_doubt}
         facts["tells_sender"] = drawn.shape.tells_sender and tell_senders(rows)

@@ -433,6 +433,10 @@ def odd_tables() -> dict[str, list[dict[str, Any]]]:
         for by, kind, to, first in rows
         for at in range(3)
     ]
+    tables["rows of a broker"] = [
+        {"node": "rabbit", "position": at, "kind": kind, "message": name, "destinations": None}
+        for at, (kind, name) in enumerate([("send", "m1"), ("send", "m2"), ("deliver", "m2"), ("deliver", "m1")])
+    ]
     words = {"send": 1, "deliver": 0, "forward": 77, "ack": -5}
     tables["forwarded"] = [row | {"kind": words[row["kind"]]} for row in tables["forwarded"]]
     return tables

@@ -273,7 +273,7 @@ def _judge(
     if "views" in judged:
         found.checks["views"] = judge_views(case)
     if looks:
-        counts = case.total("sends"), case.total("deliveries"), found.checks["phantom"].count
+        counts = case.total("sends"), case.total("deliveries"), found.checks["phantom"].count, case.names
         case.findings += doubted(case.source, *counts)
     found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
     case.findings += found.remarks
