@@ -254,7 +254,7 @@ typedef struct {
 } busq_order;
 
 extern const busq_order busq_order_none, busq_order_fifo, busq_order_fifo_ack, busq_order_sync, busq_order_sync_naive,
-    busq_order_causal_vector, busq_order_causal_matrix, busq_order_ses, busq_order_ks, busq_order_mfss, busq_order_cykas, busq_order_cykas_telling,
+    busq_order_causal_vector, busq_order_prc, busq_order_causal_matrix, busq_order_ses, busq_order_ks, busq_order_mfss, busq_order_cykas, busq_order_cykas_telling,
     busq_order_sequencer, busq_order_token, busq_order_lamport, busq_order_lamport_literal, busq_order_skeen, busq_order_abcast, busq_order_bus1;
 
 /* All orders, the weakest first; ends with NULL. */

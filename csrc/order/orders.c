@@ -10,6 +10,7 @@ const busq_order *const busq_orders[] = {
     &busq_order_fifo,
     &busq_order_fifo_ack,
     &busq_order_causal_vector,
+    &busq_order_prc,
     &busq_order_causal_matrix,
     &busq_order_ses,
     &busq_order_ks,

@@ -57,6 +57,8 @@ static const struct {
     {"fifo", 3, 2, 1, CAUSAL, false},
     {"fifo-ack", 3, 2, 1, CAUSAL, true},
     {"causal-vector", 3, 1, 2, GENUINE, false},
+    {"prc", 3, 1, 2, GENUINE, true},
+    {"prc", 2, 3, 1, 0, false},
     {"causal-matrix", 3, 1, 2, 0, false},
     {"causal-matrix", 2, 3, 1, 0, false},
     {"ses", 3, 1, 2, 0, false},

@@ -152,6 +152,7 @@ COSTS: dict[str, Callable[[int, int], int]] = {
     "ses": lambda d, n: d,
     "ks": lambda d, n: d,
     "causal-vector": lambda d, n: n - 1,
+    "prc": lambda d, n: n * (n - 1),
     "skeen": lambda d, n: 3 * d,
     "abcast": lambda d, n: 3 * d,
     "lamport": lambda d, n: 3 * (n - 1),

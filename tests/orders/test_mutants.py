@@ -64,6 +64,8 @@ REFUTED = [
     ("fifo-ack", (3, 2, False), "a submit does not look whether something is on its way", ("fifo",)),
     ("causal-vector", (2, 3, False), "a newer message of the same sender is let through", ("fifo",)),
     ("causal-vector", (4, 1, False), "one message of the past may be missing", ("causal",)),
+    ("prc", (2, 3, False), "it says that it needs no channels that keep the order", ("fifo",)),
+    ("prc", (3, 1, False), "what comes is not sent on", ("causal",)),
     ("causal-matrix", (3, 2, False), "it does not count the messages of the sender itself", ("fifo",)),
     ("causal-matrix", (3, 2, False), "a row is taken over, its version is not", ("causal",)),
     ("ses", (3, 2, False), "what a process has sent is not written into its own pairs", ("fifo",)),

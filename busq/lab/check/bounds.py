@@ -63,6 +63,8 @@ ORDERS = (
     Bound("fifo-ack", 3, 2),
     Bound("causal-vector", 4, 1, 3, unreduced=(3, 1)),
     Bound("causal-vector", 2, 3),
+    Bound("prc", 3, 1, 2),
+    Bound("prc", 2, 3),
     Bound("causal-matrix", 3, 2, 2),
     Bound("ses", 3, 2),
     Bound("ses", 4, 1, 2),

@@ -24,6 +24,7 @@ COLOURS = {
     "fifo-ack": "#8a6d9e",
     "cykas-telling": "#7fb3d5",
     "causal-vector": "#e39d8c",
+    "prc": "#b08968",
     "sequencer": "#4b3b8f",
     "token": "#d670ad",
     "lamport": "#3a8f7b",

@@ -7,6 +7,7 @@ from mutants.table import Bound, slips
 
 ONE = Bound(3, 1, to_all=1, crashes=1)  # of the table in docs/explanation/when-processes-die.md
 WITH_OWN = Bound(3, 1, to_all=1, with_self=1, crashes=1)
+BOTH_OTHERS = Bound(3, 1, to_all=1, crashes=2)  # the sender as well, or its own copies come
 ALONE = Bound(3, 1, crashes=1)
 TWO = Bound(3, 2, crashes=1)
 TWO_TO_ALL = Bound(3, 2, to_all=1, crashes=1)
@@ -30,6 +31,12 @@ HAND_ON = (
     "  busq_do_send(effects, BUSQ_TO_ALL, (busq_order_packet)"
     "{.message = message, .stamp = ++self->passed, .kind = DATA});\n"
 )
+DELIVER_OR_DROP = (
+    "  if (event->is_for_me)\n    busq_do_deliver(effects, message);\n  else\n    busq_do_drop(effects, message);\n"
+)
+PASS_ON = "  send_on(message, effects);\n" + DELIVER_OR_DROP
+SEND_OWN = "    send_on(message, effects);\n  if (event->is_for_me)\n    busq_do_deliver(effects, message);\n"
+OWN_FIRST = "    busq_do_deliver(effects, message);\n  send_on(message, effects);\n"
 IS_DEAD = "const bool is_dead = busq_group_suspects(&self->group, process);"
 WAKE = "if (event->kind == BUSQ_ON_SUSPECT)\n    busq_causal_wake("
 PASSED = "return busq_causal_passed(held_of(self), process, is_dead,"
@@ -81,6 +88,39 @@ GO_ON = [
             "stuck",
             ONE,
             ("goes_on ? busq_message_origin(packet->message) : packet->from", "packet->from"),
+        ),
+    ),
+    *slips(
+        "prc:on_crash=go-on",
+        (
+            "who gets it first delivers it first",
+            "uniform",
+            BOTH_OTHERS,
+            (PASS_ON, DELIVER_OR_DROP + "  send_on(message, effects);\n"),
+        ),
+        (
+            "a sender delivers its own first",
+            "uniform",
+            WITH_OWN,
+            ("  if (self->group.n_processes > 1)\n" + SEND_OWN, "  if (event->is_for_me)\n" + OWN_FIRST),
+        ),
+        (
+            "a copy of the dead is expected for ever",
+            "stuck",
+            ONE,
+            (
+                "memset(expected_from(self, event->packet.from), 0, self->",
+                "memset(expected_from(self, event->packet.from), 0, 0 * self->",
+            ),
+        ),
+        (
+            "of what comes after a death a copy of the dead is expected",
+            "stuck",
+            ONE,
+            (
+                "self->group.self && !busq_group_suspects(&self->group, process))\n      expected",
+                "self->group.self)\n      expected",
+            ),
         ),
     ),
     *WAITING,

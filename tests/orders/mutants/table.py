@@ -69,6 +69,7 @@ def slips(order: str, *rows: tuple[Any, ...]) -> list[Mutant]:
 
 NUMBER_OF_SES = ("list.clock[packet->from] <= self->clock[packet->from]", "!list.clock[packet->from]")
 NUMBER_OF_KS = ("words[1] <= self->delivered[packet->from]", "!words[1]")
+FORWARD = "  send_on(message, effects);\n  if (event->is_for_me)\n    busq_do_deliver(effects, message);\n  else"
 
 MUTANTS = [
     *slips(
@@ -248,6 +249,57 @@ MUTANTS = [
                 "if (clock[entry->from] != self->clock[entry->from] + 1)",
                 "if (clock[entry->from] < self->clock[entry->from] + 1)",
             ),
+        ),
+    ),
+    *slips(
+        "prc",
+        (
+            "it says that it needs no channels that keep the order",
+            "fifo",
+            Bound(2, 2),
+            ("BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_FIFO_CHANNELS", "BUSQ_ORDER_WHOLE_GROUP"),
+        ),
+        (
+            "what comes is not sent on",
+            "causal",
+            Bound(3, 1, fan_out=2),
+            (
+                FORWARD,
+                "  if (event->is_for_me)\n    busq_do_deliver(effects, message);\n  else",
+            ),
+        ),
+        (
+            "what is for others is not sent on",
+            "stuck",
+            Bound(3, 1),
+            (
+                FORWARD,
+                "  if (event->is_for_me)\n    send_on(message, effects), busq_do_deliver(effects, message);\n  else",
+            ),
+        ),
+        (
+            "it is sent on to those who have not sent it",
+            "stuck",
+            Bound(2, 1),
+            (
+                "  busq_do_send(effects, BUSQ_TO_ALL,",
+                "  busq_do_send(effects, effects->n ? BUSQ_TO_ALL : BUSQ_TO_REST,",
+            ),
+        ),
+        (
+            "it is forgotten when the last process has not sent its copy",
+            "duplicated",
+            Bound(3, 1),
+            (
+                "    if (process != self->group.self && !busq_group_suspects(&self->group, process))\n",
+                "    if (process != self->group.self && process + 1 < self->group.n_processes)\n",
+            ),
+        ),
+        (
+            "the first copy is expected once more",
+            "lost",
+            Bound(2, 2),
+            ("  --*expected;\n", "  *expected -= effects->n == 1;\n"),
         ),
     ),
     *slips(
