@@ -215,7 +215,7 @@ static void perform(group *g, uint32_t process, const outcome *o)
       send(g, process, effect);
     } else if (effect->kind == BUSQ_DO_ALARM) {
       g->n_alarms[process]++;
-    } else {
+    } else if (effect->kind != BUSQ_DO_IGNORE) {
       const uint32_t place = place_of(g, effect->packet.message);
       known_message *message = &g->messages[place];
       if (effect->kind == BUSQ_DO_SENT) {
