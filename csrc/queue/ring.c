@@ -78,10 +78,10 @@ void busq_ring_init(const busq_ring *ring)
 {
   /* Lap 0 is what zeroed memory looks like, so positions start at lap 1.  The clock starts at 1, so that a proposal of
    * 1 is always too low: tests force lost proposals with it. */
-  ring->queue->head = ring->slot_count;
-  ring->queue->clock_tail.lo = 1;
-  ring->queue->clock_tail.hi = ring->slot_count | BUSQ_RING_CLOSED;
-  ring->queue->backing = ring->grows ? ring->slot_count : ring->slot_count | BUSQ_RING_WHOLE;
+  busq_pair zero = {0, 0};
+  (void)busq_cas64(&ring->queue->head, 0, ring->slot_count);
+  (void)busq_cas64(&ring->queue->backing, 0, ring->grows ? ring->slot_count : ring->slot_count | BUSQ_RING_WHOLE);
+  (void)busq_pair_cas(&ring->queue->clock_tail, &zero, (busq_pair){1, ring->slot_count | BUSQ_RING_CLOSED});
 }
 
 bool busq_ring_verify(const busq_ring *ring)

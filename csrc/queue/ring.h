@@ -339,7 +339,8 @@ static inline uint64_t busq_ring_ending(const busq_ring *ring)
 }
 /* Begins a life on a closed queue; clock and positions go on rising. */
 void busq_ring_open(const busq_ring *ring, uint32_t incarnation);
-/* A new ring: position and clock start above what zeroed slots could be mistaken for. */
+/* A new ring in zeroed memory: position and clock start above what zeroed slots could be mistaken for.  Several processes may
+ * do it, and one of them late: no word is zero again. */
 void busq_ring_init(const busq_ring *ring);
 bool busq_ring_verify(const busq_ring *ring);
 

@@ -272,7 +272,7 @@ static bool orphan_is_settled(busq_recorder *self, busq_source *from, bool is_al
   (void)busq_grave_bury_all(self->bus); /* its burial finishes the message, or takes it back */
   for (uint32_t i = 0; i < record->count; i++) {
     const uint32_t to = destination_at(&now, i).slot;
-    if (to < self->bus->geometry.peers && queue_holds(self->bus, to, slot, record->message))
+    if (to < busq_slots_reached(self->bus) && queue_holds(self->bus, to, slot, record->message))
       return true;
   }
   if (from->patience++ < PASSES && !is_all)

@@ -20,6 +20,7 @@
 #include "shm/memory/files.h"
 #include "shm/memory/mapping.h"
 #include "shm/memory/reserve.h"
+#include "shm/memory/slots.h"
 #include "shm/memory/temporary.h"
 #include <dirent.h>
 #include <errno.h>
@@ -155,16 +156,6 @@ static int region_reserve(busq_bus *bus, const char *directory)
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 
-/* Sequence numbers begin anywhere, so that a process that was stopped just before a swap of a record's state, and comes
- * back when its memory holds something else, does not find there what it expects: neither another sender's record nor a
- * payload of small numbers. */
-static uint64_t region_first_sequence(const busq_header *header, uint32_t slot)
-{
-  uint64_t random;
-  memcpy(&random, header->generation + 8, sizeof random);
-  return (busq_hash_mix(random + slot) >> 12) + 1;
-}
-
 static int region_fill(busq_bus *bus, const busq_config *config)
 {
   busq_header *header = bus->header;
@@ -183,11 +174,8 @@ static int region_fill(busq_bus *bus, const busq_config *config)
   memcpy(header->name, bus->name, sizeof header->name);
   if (getrandom(header->generation, sizeof header->generation, 0) != sizeof header->generation)
     return busq_error_system("can't draw the generation of bus \"%s\"", bus->name);
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
-    const busq_ring ring = busq_bus_ring(bus, slot);
-    busq_ring_init(&ring);
-    bus->slots[slot].sequence_reserved = region_first_sequence(header, slot);
-  }
+  header->slots_reached = bus->first_slots;
+  busq_slots_init(bus, 0, bus->first_slots);
   header->checksum = busq_header_checksum(header);
   busq_store_release(&header->state, BUSQ_HEADER_READY);
   return BUSQ_OK;

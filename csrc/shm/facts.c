@@ -45,7 +45,7 @@ int busq_bus_examine(busq_bus *bus, busq_bus_facts *facts)
 uint32_t busq_bus_taken(const busq_bus *bus)
 {
   uint32_t n_taken = 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
     const uint32_t state = (uint32_t)life & BUSQ_LIFE_MASK;
     n_taken += (life & BUSQ_LIFE_DURABLE) != 0 || state == BUSQ_LIFE_JOINING || state == BUSQ_LIFE_LIVE ||
@@ -127,7 +127,7 @@ static void reader_add(const busq_peer_facts *reader, busq_peer_facts *queue)
 static void examine_readers(const busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   busq_peer_facts seen;
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+  for (uint32_t reader = 0; reader < busq_slots_reached(bus); reader++)
     if (busq_share_is_reader_of(bus, reader, slot) && examine_alone(bus, reader, &seen) == BUSQ_OK) {
       seen.memory_bytes = busq_arena_used_bytes(bus, reader);
       reader_add(&seen, facts);
@@ -138,6 +138,10 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 {
   if (slot >= bus->geometry.peers)
     return busq_error(BUSQ_INVALID, "peer slot %u of a bus with %u slots", slot, bus->geometry.peers);
+  if (slot >= busq_slots_reached(bus)) { /* where no peer ever was */
+    memset(facts, 0, sizeof *facts);
+    return BUSQ_OK;
+  }
   const int result = examine_alone(bus, slot, facts);
   if (result != BUSQ_OK)
     return result;
@@ -150,7 +154,8 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts)
 /* One look at each slot and at each extent. */
 void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts)
 {
-  const uint32_t n = bus->geometry.peers;
+  const uint32_t n = busq_slots_reached(bus);
+  memset(facts + n, 0, (bus->geometry.peers - n) * sizeof *facts);
   for (uint32_t slot = 0; slot < n; slot++)
     (void)examine_alone(bus, slot, &facts[slot]);
   for (uint64_t extent = 0; extent < bus->geometry.extents; extent = busq_extent_next(bus, extent)) {
@@ -169,7 +174,7 @@ void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts)
 int busq_bus_is_live(const busq_bus *bus, uint64_t target)
 {
   const uint32_t slot = busq_target_slot(target);
-  if (slot >= bus->geometry.peers)
+  if (slot >= busq_slots_reached(bus))
     return 0;
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
   return (uint32_t)(life >> 32) == busq_target_incarnation(target) && peer_state(bus, slot, life) == BUSQ_PEER_LIVE;
@@ -211,7 +216,7 @@ static void ring_count(const busq_bus *bus, uint32_t slot, uint32_t queue, messa
 
 static void hands_count(const busq_bus *bus, uint32_t queue, message_count *count)
 {
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+  for (uint32_t reader = 0; reader < busq_slots_reached(bus); reader++)
     if (busq_share_is_reader_of(bus, reader, queue))
       ring_count(bus, reader, queue, count);
 }
@@ -271,7 +276,7 @@ int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint6
     result = busq_name_check(name, name_bytes);
   if (result)
     return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
@@ -294,7 +299,7 @@ int busq_bus_readers(busq_bus *bus, const char *name, size_t name_bytes, uint32_
   const int result = busq_name_check(name, name_bytes);
   if (result)
     return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
@@ -341,7 +346,7 @@ int busq_bus_view_lives(busq_bus *bus, const char *group, size_t group_bytes, co
     result = busq_group_named(bus, group, group_bytes, false, &target);
   for (uint32_t i = 0; i < count && !result; i++) {
     const uint32_t slot = busq_target_slot(members[i]);
-    if (slot >= bus->geometry.peers)
+    if (slot >= busq_slots_reached(bus))
       return busq_error(BUSQ_INVALID, "member %u is slot %u of a bus with %u slots", i, slot, bus->geometry.peers);
     const uint64_t member = busq_numbered_load(&busq_bus_group(bus, busq_group_index(target))->member[slot]).hi;
     const bool is_it = busq_member_target(member, slot) == members[i];

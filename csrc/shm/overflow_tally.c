@@ -31,7 +31,7 @@
 static uint64_t tally_sum(busq_bus *bus, uint64_t key, bool asks_kernel)
 {
   uint64_t sum = 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     busq_slot *self = &bus->slots[slot];
     const busq_pair seen = busq_pair_load(&self->tally);
     const uint64_t life = busq_load_acquire(&self->life);
@@ -97,7 +97,7 @@ void busq_peer_tally_settle(busq_peer *peer)
 uint64_t busq_bus_handed(busq_bus *bus, const char *name, size_t name_bytes, int change)
 {
   uint64_t life;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
     for (;;) {

@@ -101,6 +101,10 @@ int busq_bus_peek(busq_bus *bus, uint64_t target, uint64_t *cursorp, busq_peeked
   const uint64_t per_ring = bus->geometry.slot_count + UINT64_C(1);
   for (; *cursorp < per_ring * bus->geometry.peers; (*cursorp)++) {
     const uint32_t at = (uint32_t)((slot + *cursorp / per_ring) % bus->geometry.peers);
+    if (at >= busq_slots_reached(bus)) {
+      *cursorp += per_ring - 1; /* no peer was there so far */
+      continue;
+    }
     const busq_ring ring = busq_bus_ring(bus, at);
     const uint64_t head = busq_load_acquire(&ring.queue->head), tail = busq_ring_tail(&ring);
     const uint64_t offset = *cursorp % per_ring;

@@ -252,7 +252,7 @@ int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_par
   if (result)
     return result;
   const busq_bus *bus = peer->bus;
-  if (slot >= bus->geometry.peers)
+  if (slot >= busq_slots_reached(bus))
     return busq_error(BUSQ_CORRUPT, "a request from slot %u of a bus with %u slots", slot, bus->geometry.peers);
   const uint64_t self = busq_life_name(bus, peer->slot);
   const bool is_awaited = busq_reply_place_change(bus, slot, request->number, BUSQ_REPLY_AWAITED, BUSQ_REPLY_SENDING, self);
@@ -275,7 +275,7 @@ static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint6
   if (result)
     return result;
   const uint32_t slot = busq_target_slot(target), incarnation = busq_target_incarnation(target);
-  if (slot < peer->bus->geometry.peers) {
+  if (slot < busq_slots_reached(peer->bus)) {
     const busq_slot *other = &peer->bus->slots[slot];
     const uint64_t life = busq_load_acquire(&other->life);
     *beganp = busq_load_relaxed(&other->began_ns);

@@ -96,11 +96,11 @@ def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, i
     before = used_by(directory)
     queues: list[busq.Queue[int]] = [busq.Queue() for _ in range(n_queues)]
     unused_bytes = used_by(directory)[0]
-    assert unused_bytes - before[0] < 64 << 20 or n_queues > 10_000, unused_bytes
+    assert unused_bytes - before[0] < 24 << 20 or n_queues > 10_000, unused_bytes
     for number, queue in enumerate(queues):
         queue.put(number)
     used = used_by(directory)
-    assert used[0] - before[0] < 96 << 20 or n_queues > 10_000, used
+    assert used[0] - before[0] < 64 << 20 or n_queues > 10_000, used
     assert [queue.get() for queue in queues] == list(range(n_queues))
     del queue
     queues.clear()

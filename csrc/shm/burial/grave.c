@@ -53,7 +53,7 @@ static bool reader_is_unsettled(const busq_bus *bus, uint32_t reader, uint32_t s
 static bool readers_enter(const busq_grave *grave, uint32_t slot)
 {
   const busq_bus *bus = grave->bus;
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+  for (uint32_t reader = 0; reader < busq_slots_reached(bus); reader++)
     if (reader_is_unsettled(bus, reader, slot) &&
         (busq_life_is_held(bus, reader) || busq_lock_try(grave->fd, LOCK_OF_GRAVE(reader)) < 0))
       return false;
@@ -133,7 +133,7 @@ static bool record_release_unpublished(busq_bus *bus, uint32_t slot, busq_record
   const uint32_t unit = (uint32_t)((uint64_t)((char *)record - bus->arena) / BUSQ_LAYOUT_UNIT_BYTES);
   if ((state & BUSQ_PHASE_MASK) != BUSQ_PHASE_COMMITTED || destinations > bus->geometry.peers)
     return true;
-  if (destinations == 1 && to < bus->geometry.peers &&
+  if (destinations == 1 && to < busq_slots_reached(bus) &&
       !(busq_load_acquire(&record->destination[0].mark) & BUSQ_MARK_RELEASED)) {
     const search_outcome outcome = queue_search(bus, to, unit, state & ~BUSQ_PHASE_MASK, &bus->slots[slot].searched);
     if (outcome == SEARCH_NOT_OVER)
@@ -166,7 +166,7 @@ static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
 {
   if (life & BUSQ_LIFE_CONSUMER)
     return busq_share_settle(bus, slot, true);
-  for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < bus->geometry.peers; reader++)
+  for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < busq_slots_reached(bus); reader++)
     if (reader_is_unsettled(bus, reader, slot) && !busq_share_settle(bus, reader, true))
       return false;
   if (life & BUSQ_LIFE_SHARED)
@@ -179,7 +179,7 @@ static bool claims_settle(busq_bus *bus, uint32_t slot, uint64_t life)
 static void hands_advance(busq_bus *bus, uint32_t slot, uint64_t life)
 {
   const uint32_t queue = (uint32_t)busq_load_acquire(&bus->slots[slot].consumes);
-  if ((life & BUSQ_LIFE_CONSUMER) && queue < bus->geometry.peers && busq_share_is_reader_of(bus, slot, queue))
+  if ((life & BUSQ_LIFE_CONSUMER) && queue < busq_slots_reached(bus) && busq_share_is_reader_of(bus, slot, queue))
     busq_share_advance(bus, slot, queue);
 }
 
@@ -230,7 +230,7 @@ bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
 {
   const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
   bool some = life_state(life) != BUSQ_LIFE_FREE && ring_has_messages(bus, slot);
-  for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < bus->geometry.peers && !some; reader++)
+  for (uint32_t reader = 0; (life & BUSQ_LIFE_SHARED) && reader < busq_slots_reached(bus) && !some; reader++)
     some = busq_share_is_reader_of(bus, reader, slot) && ring_has_messages(bus, reader);
   return some;
 }
@@ -239,7 +239,7 @@ bool busq_grave_has_messages(const busq_bus *bus, uint32_t slot)
 static bool hands_discard(busq_bus *bus, uint32_t queue, uint64_t *n_droppedp)
 {
   uint32_t looks = busq_step_looks;
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++) {
+  for (uint32_t reader = 0; reader < busq_slots_reached(bus); reader++) {
     if (!busq_share_is_reader_of(bus, reader, queue))
       continue;
     const busq_ring hands = busq_bus_ring(bus, reader);
@@ -298,7 +298,7 @@ static uint32_t leftovers_next(const busq_bus *bus, uint32_t last)
 {
   const uint32_t none = bus->geometry.peers;
   uint32_t oldest = none;
-  for (uint32_t slot = 0; slot < none; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     const uint64_t life = busq_load_acquire(&bus->slots[slot].life);
     if (life_needs_burial(life) || (life & (BUSQ_LIFE_DURABLE | BUSQ_LIFE_CONSUMER)) ||
         !busq_grave_has_messages(bus, slot))
@@ -341,7 +341,7 @@ static uint32_t take_back_all(busq_bus *bus, uint64_t looks)
   uint32_t n_buried = 0;
   if (busq_grave_open(&grave, bus) != BUSQ_OK)
     return 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     if (!is_in_use(bus, slot) || !busq_grave_enter(&grave, slot))
       continue;
     n_buried += life_needs_burial(busq_load_acquire(&bus->slots[slot].life));
@@ -371,7 +371,7 @@ void busq_grave_reclaim_some(busq_bus *bus, uint32_t *slotp)
   uint64_t looks = busq_step_looks;
   if (busq_grave_open(&grave, bus) != BUSQ_OK)
     return;
-  for (uint32_t i = 0; i < bus->geometry.peers && looks; i++, *slotp = (*slotp + 1) % bus->geometry.peers) {
+  for (uint32_t i = 0; i < busq_slots_reached(bus) && looks; i++, *slotp = (*slotp + 1) % busq_slots_reached(bus)) {
     if (!is_in_use(bus, *slotp) || !busq_grave_enter(&grave, *slotp))
       continue;
     if (!busq_grave_bury(bus, *slotp))
@@ -432,7 +432,7 @@ void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uin
 {
   enum { READERS = 8 };
   uint32_t n_left = READERS;
-  for (uint32_t i = 0; i < bus->geometry.peers && n_left; i++, *nextp = (*nextp + 1) % bus->geometry.peers) {
+  for (uint32_t i = 0; i < busq_slots_reached(bus) && n_left; i++, *nextp = (*nextp + 1) % busq_slots_reached(bus)) {
     const uint32_t reader = *nextp, state = life_state(busq_load_acquire(&bus->slots[reader].life));
     if (reader == caller || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) ||
         !busq_share_is_reader_of(bus, reader, queue) || !busq_share_has_hands_full(bus, reader))

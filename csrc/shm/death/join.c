@@ -13,6 +13,7 @@
 #include "shm/memory/mapping.h"
 #include "shm/memory/names.h"
 #include "shm/memory/reserve.h"
+#include "shm/memory/slots.h"
 #include "shm/message/shared_take.h"
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"
@@ -104,33 +105,44 @@ static bool slot_is_missed(const busq_bus *bus, uint32_t slot)
   return false;
 }
 
-/* Leaves the grave of what it finds entered. */
-static bool slot_find(const busq_peer *peer, busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
+/* A free slot, from one on.  Leaves its grave entered. */
+static bool slot_find_from(const busq_peer *peer, busq_grave *grave, uint32_t from, bool is_choosy, uint32_t *slotp,
+                           uint32_t *n_held)
 {
   busq_bus *bus = grave->bus;
-  bool is_choosy = bus->geometry.groups != 0;
-  do {
-    const uint32_t n_looks = bus->geometry.peers << is_choosy;
-    *n_held = 0;
-    for (uint32_t i = 0; i < n_looks; i++) {
-      const uint32_t slot = i % bus->geometry.peers;
-      if (i == bus->geometry.peers) { /* once more, and any slot will do */
-        is_choosy = false;
-        *n_held = 0;
-      }
-      if (!busq_grave_enter(grave, slot)) {
-        ++*n_held;
-        continue;
-      }
-      if (!(is_choosy && slot_is_missed(bus, slot)) && slot_make_free(peer, slot)) {
-        *slotp = slot;
-        return true;
-      }
-      busq_grave_leave(grave, slot);
+  for (*slotp = from; *slotp < busq_slots_reached(bus); ++*slotp) {
+    if (!busq_grave_enter(grave, *slotp)) {
+      ++*n_held;
+      continue;
     }
-    /* The messages of departed peers are kept for as long as the room is not needed. */
-  } while (busq_grave_discard_oldest(grave));
+    if (!(is_choosy && slot_is_missed(bus, *slotp)) && slot_make_free(peer, *slotp))
+      return true;
+    busq_grave_leave(grave, *slotp);
+  }
   return false;
+}
+
+/* Finds a slot among those that were used, or else reaches more. */
+static int slot_find_new(const busq_peer *peer, busq_grave *grave, bool is_choosy, uint32_t *slotp, uint32_t *n_held)
+{
+  int result = BUSQ_OK;
+  *slotp = *n_held = 0;
+  while (!slot_find_from(peer, grave, *slotp, is_choosy, slotp, n_held))
+    if ((result = busq_slots_reach(grave->bus)) != BUSQ_OK)
+      return result;
+  return BUSQ_OK;
+}
+
+/* BUSQ_EMPTY where all are taken.  The messages of departed peers are kept for as long as the room is not needed. */
+static int slot_find(const busq_peer *peer, busq_grave *grave, uint32_t *slotp, uint32_t *n_held)
+{
+  int result;
+  do {
+    result = slot_find_new(peer, grave, grave->bus->geometry.groups != 0, slotp, n_held);
+    if (result && grave->bus->geometry.groups) /* once more, and any slot will do */
+      result = slot_find_new(peer, grave, false, slotp, n_held);
+  } while (result && busq_grave_discard_oldest(grave));
+  return result;
 }
 
 static void slot_describe(busq_peer *peer)
@@ -224,15 +236,17 @@ static int peer_join_new(busq_peer *peer, busq_grave *grave, const char *name, s
 {
   busq_bus *bus = peer->bus;
   uint32_t n_held;
-  const bool is_found = slot_find(peer, grave, &peer->slot, &n_held);
-  if (!is_found && strcmp(bus->order, "bus1") != 0)
+  int result = slot_find(peer, grave, &peer->slot, &n_held);
+  if (result && result != BUSQ_EMPTY)
+    return result;
+  if (result && strcmp(bus->order, "bus1") != 0)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots, and with order %s each of them is given once; create the bus with more peers",
                       bus->name, bus->geometry.peers, bus->order);
-  if (!is_found)
+  if (result)
     return busq_error(BUSQ_NO_SPACE, "bus \"%s\" has %u peer slots: %u are taken by live peers, and %u are kept for durable peers or until messages of peers that left are received; create the bus with more peers",
                       bus->name, bus->geometry.peers, n_held, bus->geometry.peers - n_held);
   const bool is_shared = peer->receiver.is_consumer || (peer->life_flags & BUSQ_LIFE_SHARED);
-  int result = is_shared ? BUSQ_OK : busq_reserve_own(bus, peer->slot);
+  result = is_shared ? BUSQ_OK : busq_reserve_own(bus, peer->slot);
   if (!result)
     result = busq_arena_init(&peer->sender.arena, bus, peer->slot);
   if (!result && busq_life_hold(peer->lock_fd, peer->slot) < 0)
@@ -260,7 +274,7 @@ static uint32_t predecessor_find(busq_bus *bus, const char *name, size_t name_by
 {
   uint32_t last = bus->geometry.peers;
   uint64_t life;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     if (busq_name_is(bus, slot, name, name_bytes, &life) &&
         (last == bus->geometry.peers || bus->slots[slot].began_ns > bus->slots[last].began_ns))
       last = slot;
@@ -365,7 +379,7 @@ static int predecessor_drop(busq_grave *grave, const char *name, size_t name_byt
 {
   busq_bus *bus = grave->bus;
   uint64_t n_dropped = 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
@@ -469,7 +483,7 @@ static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size
   busq_bus *bus = peer->bus;
   if (busq_load_acquire(&bus->header->is_shut_down))
     return busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down", bus->name);
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (busq_name_is(bus, slot, name, name_bytes, &life) && (life & BUSQ_LIFE_SHARED) &&
         queue_share(peer, grave, slot, name, name_bytes))
@@ -482,7 +496,7 @@ static int queue_find(busq_peer *peer, busq_grave *grave, const char *name, size
 static int name_is_taken(const busq_peer *peer, const char *name, size_t name_bytes)
 {
   busq_bus *bus = peer->bus;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (busq_name_is(bus, slot, name, name_bytes, &life) && !(life & BUSQ_LIFE_SHARED) && busq_life_is_held(bus, slot))
       return busq_error(BUSQ_PEER_EXISTS, "a live process has joined bus \"%s\" as \"%.*s\", and does not share it; choose another name",

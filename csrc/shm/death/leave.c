@@ -90,7 +90,7 @@ static void peer_leave(busq_peer *peer)
     busq_leave_finish(peer);
   else if (!peer->receiver.is_consumer)
     busq_lock_drop(peer->lock_fd, peer->name_lock);
-  for (uint32_t slot = 0; slot < peer->bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(peer->bus); slot++) {
     if (peer->sender.known[slot].fifo_fd >= 0)
       close(peer->sender.known[slot].fifo_fd);
     peer->sender.known[slot].fifo_fd = -1;

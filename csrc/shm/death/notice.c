@@ -22,7 +22,7 @@ static bool is_in(const busq_peer *peer, uint32_t index)
 static uint64_t gone_find(busq_peer *peer, uint32_t index)
 {
   busq_bus *bus = peer->bus;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     const uint64_t member = busq_numbered_load(&busq_bus_group(bus, index)->member[slot]).hi;
     const uint64_t target = busq_member_target(member, slot);
     if (!(member & BUSQ_MEMBER_IS_IN))
@@ -38,7 +38,7 @@ static void group_notice_deaths(busq_peer *peer, uint32_t index)
 {
   const uint64_t group = group_target(peer->bus, index);
   uint64_t who;
-  for (uint32_t i = 0; i < peer->bus->geometry.peers && (who = gone_find(peer, index)) != 0; i++)
+  for (uint32_t i = 0; i < busq_slots_reached(peer->bus) && (who = gone_find(peer, index)) != 0; i++)
     if (busq_group_change_try(peer, &(busq_change){group, who, BUSQ_CHANGE_DIES}) != BUSQ_OK)
       return;
   if (busq_group_is_of_watchers(peer->bus, index))

@@ -53,7 +53,7 @@ static uint32_t help_stalled(busq_bus *bus)
   const struct timespec pause = {0, 5000000};
   stalled found[STALLED_MAX];
   uint32_t n_found = 0, n_helped = 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     n_found = queue_look(bus, slot, found, n_found);
   if (n_found)
     nanosleep(&pause, NULL);
@@ -85,7 +85,7 @@ static int leftovers_remove(busq_grave *grave, const char *name, size_t name_byt
   busq_bus *bus = grave->bus;
   bool some = false;
   uint64_t n_dropped = 0, looks = UINT64_MAX;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
@@ -143,7 +143,7 @@ int busq_bus_collect(busq_bus *bus, uint64_t *droppedp)
   const int result = busq_grave_open(&grave, bus);
   if (result)
     return result;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     while (leftovers_drop(&grave, slot, droppedp))
       ;
   busq_grave_close(&grave);

@@ -29,7 +29,7 @@ static bool is_fresh_event(const busq_peer *peer, const busq_record *record, uin
 
 static void rest_note(busq_peer *peer, uint32_t sender, uint32_t unit, uint64_t tag)
 {
-  if (!busq_bus_has_units(peer->bus, unit + UINT64_C(1)) || sender >= peer->bus->geometry.peers)
+  if (!busq_bus_has_units(peer->bus, unit + UINT64_C(1)) || sender >= busq_slots_reached(peer->bus))
     return;
   const busq_record *record = busq_bus_record(peer->bus, unit);
   if (!is_fresh_event(peer, record, unit, tag))

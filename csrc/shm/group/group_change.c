@@ -76,7 +76,7 @@ static bool group_is_closed(busq_bus *bus, uint32_t index)
     return false;
   memcpy(name, before, sizeof before - 1);
   memcpy(name + sizeof before - 1, group->name + 1, bytes - 1);
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     if (busq_name_is(bus, slot, name, sizeof before - 1 + bytes - 1, &life) && (life & BUSQ_LIFE_DURABLE))
       return has_message(bus, slot);
   return false;

@@ -47,7 +47,7 @@ int busq_group_among(busq_peer *peer, const uint64_t *targets, uint32_t n_target
     if (is_group) {
       *groupp = targets[i];
       n_groups++;
-    } else if (busq_target_slot(targets[i]) >= peer->bus->geometry.peers) {
+    } else if (busq_target_slot(targets[i]) >= busq_slots_reached(peer->bus)) {
       return busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", i, busq_target_slot(targets[i]),
                         peer->bus->geometry.peers);
     } else if (busq_load_acquire(&peer->bus->slots[busq_target_slot(targets[i])].life) & BUSQ_LIFE_SHARED) {

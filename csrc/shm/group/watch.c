@@ -46,7 +46,7 @@ static void notice_install(busq_bus *bus, void *about, const busq_claim_look *lo
   busq_view_event change;
   const uint64_t number = busq_claim_number(look->word) + 1;
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
-      change.slot >= bus->geometry.peers)
+      change.slot >= busq_slots_reached(bus))
     return;
   const uint64_t subject = life_in_word(change.slot, change.incarnation, change.life);
   busq_numbered_install(&watch->told, number, change.what == BUSQ_CHANGE_UP ? subject : subject & ~IS_THERE);
@@ -123,7 +123,7 @@ static uint64_t subject_now(busq_bus *bus, uint32_t index)
   const uint32_t bytes = busq_load_relaxed(&group->name_bytes);
   if (bytes < 2 || bytes >= sizeof group->name)
     return 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint64_t life;
     if (!busq_name_is(bus, slot, group->name + 1, bytes - 1, &life))
       continue;
@@ -323,7 +323,7 @@ int busq_watch_owed_send(busq_peer *peer, const uint64_t *targets, uint32_t n_ta
   peer->sender.owed_watchers = 0; /* the notices themselves owe nothing */
   for (uint32_t i = 0; i < n_targets && result == BUSQ_OK; i++) {
     const uint32_t slot = busq_target_slot(targets[i]);
-    if (slot >= peer->bus->geometry.peers || !watcher_at(peer->bus, group, slot))
+    if (slot >= busq_slots_reached(peer->bus) || !watcher_at(peer->bus, group, slot))
       continue;
     result = busq_watch_notify(peer, group, slot);
     is_due = true;

@@ -205,7 +205,7 @@ static int targets_check(const busq_peer *peer, uint32_t n_targets)
 {
   for (uint32_t i = 0; i < n_targets; i++) {
     const uint32_t slot = busq_target_slot(peer->nodes->targets[i]);
-    if (slot < peer->bus->geometry.peers && (busq_load_acquire(&peer->bus->slots[slot].life) & BUSQ_LIFE_SHARED))
+    if (slot < busq_slots_reached(peer->bus) && (busq_load_acquire(&peer->bus->slots[slot].life) & BUSQ_LIFE_SHARED))
       return busq_error(BUSQ_INVALID, "\"%.255s\" is a queue that several processes read: it takes no message that carries handles, or that goes to nodes as well; send it one of its own",
                         peer->bus->slots[slot].name);
   }

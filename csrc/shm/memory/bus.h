@@ -34,6 +34,7 @@ struct busq_bus {
   uint64_t units;         /* of the arena, and of what is behind it, as far as the file was seen to go; any thread sets it */
   uint64_t huge_unit;     /* the first unit behind the arena */
   uint64_t first_reach;   /* so many extents of the arena had a new bus reached (reserve.h) */
+  uint32_t first_slots;   /* and so many slots (slots.h) */
   uint64_t payload_bytes_max;
   uint32_t ring_shift;    /* slots of a ring, as a power of two */
   uint32_t lap_shift;     /* the same of a lap (queue/ring.h) */
@@ -55,6 +56,18 @@ struct busq_bus {
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   char order[BUSQ_LAYOUT_ORDER_BYTES]; /* "bus1", or an order with its options */
 };
+
+/* Behind the last slot that can be in use.  The number of a slot that comes from outside is compared with this.
+ * SYNC POINT slots: those before it have memory, and are as new ones are, or in use. */
+static inline uint32_t busq_slots_reached(const busq_bus *bus)
+{
+  if (BUSQ_LIKELY(bus->first_slots == bus->geometry.peers))
+    return bus->first_slots;
+  const uint32_t reached = busq_load_acquire(&bus->header->slots_reached);
+  if (BUSQ_UNLIKELY(reached < bus->first_slots)) /* damage */
+    return bus->first_slots;
+  return BUSQ_LIKELY(reached <= bus->geometry.peers) ? reached : bus->geometry.peers;
+}
 
 /* May its rings be short? */
 static inline bool busq_bus_has_short_rings(const busq_bus *bus)

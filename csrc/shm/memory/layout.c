@@ -16,6 +16,7 @@ _Static_assert(sizeof(busq_node_name) == 8, "a node's name is one word");
 _Static_assert(sizeof(busq_header) <= PAGE_BYTES, "the header is one page");
 _Static_assert(BUSQ_ALIGN_UP(UINT64_C(0x100000001), 4096u) == UINT64_C(0x100001000), "offsets have 64 bits");
 _Static_assert(BUSQ_LAYOUT_PEERS_MAX <= BUSQ_RING_SENDER_MASK + 1, "a slot fits beside the bits of a claim");
+_Static_assert(sizeof(busq_slot) == 896, "a place for a peer has no empty lines");
 _Static_assert(sizeof(busq_pair) == 16, "two words that change together");
 
 static uint64_t power_of_two_up(uint64_t value)

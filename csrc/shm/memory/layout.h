@@ -9,7 +9,7 @@
  *      places for replies of peer 0 .. peers-1 | arena | extents of larger messages
  *
  * Of the last line the arena alone is reserved when a bus is created: a peer that asks reserves its own places
- * (request.c); on a bus that reserves late, not even that, nor the middle of the extent table (reserve.h).  The file ends with the arena until a message that is larger extends it (huge.h).
+ * (request.c); on a bus that reserves late, not even that, nor most of the peers and the middle of the extent table (reserve.h).  The file ends with the arena until a message that is larger extends it (huge.h).
  *
  * The header's `stamp` is a hash over everything that two builds must agree on, so that a stranger's segment is
  * refused at the door instead of being misread; its `checksum` covers the fields that never change after creation.
@@ -20,7 +20,7 @@
 #include "queue/ring.h"
 
 #define BUSQ_LAYOUT_MAGIC UINT64_C(0x0a316c7173756231) /* "1busql1\n": text tools see a name and a line end */
-#define BUSQ_LAYOUT_VERSION 19u
+#define BUSQ_LAYOUT_VERSION 20u
 #define BUSQ_LAYOUT_NAME_BYTES_MAX 255u
 #define BUSQ_LAYOUT_ORDER_BYTES 64u
 #define BUSQ_LAYOUT_PEERS_MAX 4096u
@@ -80,6 +80,7 @@ typedef struct {
   uint32_t is_ending;     /* is_shut_down is about to be set */
   uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
   uint64_t extents_reached; /* so many extents of the arena can be in use; the words of the others may have no memory (reserve.h) */
+  uint32_t slots_reached; /* so many peers were ever there; the slots of the others may have no memory (slots.h) */
   uint64_t trace;         /* the random part of the name of its file (rings.h) */
   uint32_t is_removed;    /* its name was removed by busq, and not by others from under those that use it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1]; /* as it was created; for those that look for one that lost it */
@@ -136,7 +137,7 @@ static inline uint64_t busq_asks_room(uint32_t slot)
   return UINT64_C(1) << slot % BUSQ_ASKS_BITS;
 }
 
-/* One peer.  Fields with the same writer share a line pair of their own. */
+/* One peer.  Fields with the same writer share a line pair of their own; what is rarely written stands beside those. */
 typedef struct {
   busq_queue queue;
   /* Written by the reader when it goes to sleep and when it joins or leaves; read by every sender. */
@@ -150,13 +151,30 @@ typedef struct {
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   uint32_t awaits_readers; /* of one of several readers: it waits for room in their queue, and none of its threads receives */
   uint32_t keeps_memory; /* while it sleeps: it has memory that it may give back (wake.h) */
+  uint32_t pid;
+  uint32_t lives; /* how many processes have joined with this slot: the number of the last one's life.  The first life of an incarnation has its number */
+  uint32_t name_bytes;
+  uint32_t fifo_failed; /* a sender could not write to the FIFO with this lower half of its number */
+  uint64_t fifo;      /* the random part of the name of its FIFO; 0: it has made none (wake.h) */
+  uint64_t pid_space; /* in which `pid` counts (wake/lives.h); 0: not known */
+  uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (overflow_tally.c) */
+  uint64_t ahead;     /* of a queue: changes (32) | how many of its messages were reported as done without being taken (done_ahead.c) */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint32_t room_seq;
   uint32_t room_waiters;
   uint32_t memory_seq;
   uint32_t memory_waits;
   uint64_t asks; /* what this peer waits for behind its descriptor; set by it, cleared by the process that wakes it for that */
-  /* Written by the owner alone, read by facts.c. */
+  busq_waits sends; /* what a thread of it waits for that sends */
+  uint64_t joined_ns; /* CLOCK_REALTIME */
+  uint64_t began_ns; /* the same on the host's clock (time.h), which is never set back */
+  uint64_t ended_ns; /* the host's clock: when it was closed, or its death was noticed */
+  /* Written by the process in the slot's grave (grave.h), so that another one can go on. */
+  uint64_t searched;  /* positions before it do not hold the message in hand; 0: the search has not begun */
+  uint64_t reclaimed; /* extents before it were looked at last; a hint */
+  uint64_t packing;   /* how far the dead references are taken out of its queue (compact.c); 0: not begun */
+  uint64_t packed;    /* the tail when that began */
+  /* Written by the owner alone, read by facts.c: what sends, and then what receives. */
   _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t sequence_reserved; /* no life of this slot has used a number from here on */
   uint64_t sent;
   uint64_t late;
@@ -164,30 +182,12 @@ typedef struct {
   uint64_t granting; /* of which nodes it is sending handles (node.h); 0: none */
   busq_pair tally; /* for which queue, and how much of what found no room there its process keeps (overflow_tally.c) */
   _Alignas(64) uint64_t received;
-  /* Cold. */
-  _Alignas(BUSQ_LINE_PAIR_BYTES) uint64_t joined_ns; /* CLOCK_REALTIME */
-  uint64_t began_ns; /* the same on the host's clock (time.h), which is never set back */
-  uint64_t ended_ns; /* the host's clock: when it was closed, or its death was noticed */
-  uint64_t fifo;     /* the random part of the name of its FIFO; 0: it has made none (wake.h) */
-  busq_waits sends; /* what a thread of it waits for that sends */
   busq_waits receives;
   uint64_t helped; /* stalled messages of others that it completed, put off, or passed over */
-  /* Written by the process in the slot's grave (grave.h), so that another one can go on. */
-  uint64_t searched;  /* positions before it do not hold the message in hand; 0: the search has not begun */
-  uint64_t reclaimed; /* extents before it were looked at last; a hint */
-  uint64_t packing;   /* how far the dead references are taken out of its queue (compact.c); 0: not begun */
-  uint64_t packed;    /* the tail when that began */
   uint64_t settled;   /* of a consumer: positions of its ring before this one are in order (shared_take.c); 0: not begun */
   uint64_t reaches;   /* of a consumer: the place of the last message that it has reached for */
   uint64_t consumes;  /* of a consumer: the queue's incarnation (32) | its slot */
-  uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (overflow_tally.c) */
-  uint64_t ahead;     /* of a queue: changes (32) | how many of its messages were reported as done without being taken (done_ahead.c) */
-  uint64_t pid_space; /* in which `pid` counts (wake/lives.h); 0: not known */
-  uint32_t pid;
-  uint32_t lives; /* how many processes have joined with this slot: the number of the last one's life.  The first life of an incarnation has its number */
-  uint32_t name_bytes;
-  char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
-  uint32_t fifo_failed; /* a sender could not write to the FIFO with this lower half of its number */
+  _Alignas(BUSQ_LINE_PAIR_BYTES) char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
 } busq_slot;
 
 /* The use of an extent of the arena. */

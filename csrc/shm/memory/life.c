@@ -62,7 +62,7 @@ uint64_t busq_life_name(const busq_bus *bus, uint32_t slot)
 bool busq_life_is_going_on(const busq_bus *bus, uint64_t name)
 {
   const uint32_t slot = busq_life_name_slot(name);
-  return slot < bus->geometry.peers && (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
+  return slot < busq_slots_reached(bus) && (busq_load_acquire(&bus->slots[slot].life) & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
          busq_life_name(bus, slot) == name && busq_life_is_held(bus, slot);
 }
 

@@ -28,6 +28,7 @@ int busq_mapping_map(busq_bus *bus)
   bus->extent_shift = (uint32_t)__builtin_ctzll(bus->geometry.extent_bytes / BUSQ_LAYOUT_UNIT_BYTES);
   bus->huge_unit = bus->geometry.huge_from << bus->extent_shift;
   bus->first_reach = busq_reserve_first_reach(&bus->geometry);
+  bus->first_slots = busq_reserve_first_slots(&bus->geometry);
   bus->units = bus->huge_unit;
   bus->payload_bytes_max = bus->geometry.takes_larger || bus->geometry.arena_bytes > BUSQ_LAYOUT_PAYLOAD_BYTES_MAX
                                ? BUSQ_LAYOUT_PAYLOAD_BYTES_MAX

@@ -87,7 +87,7 @@ bool busq_name_is(busq_bus *bus, uint32_t slot, const char *name, size_t bytes, 
 
 int busq_peer_slot_name(busq_peer *peer, uint32_t slot, uint32_t life, char *name, size_t *name_bytesp)
 {
-  if (slot >= peer->bus->geometry.peers)
+  if (slot >= busq_slots_reached(peer->bus))
     return busq_error(BUSQ_CORRUPT, "a message from slot %u of a bus with %u slots", slot, peer->bus->geometry.peers);
   const busq_slot *other = &peer->bus->slots[slot];
   uint32_t bytes = busq_load_acquire(&other->name_bytes);

@@ -49,7 +49,7 @@ static inline uint32_t busq_target_incarnation(uint64_t target)
 static inline int busq_target_check(const busq_bus *bus, uint64_t target)
 {
   const uint32_t slot = busq_target_slot(target);
-  if (BUSQ_LIKELY(slot < bus->geometry.peers &&
+  if (BUSQ_LIKELY(slot < busq_slots_reached(bus) &&
                   (uint32_t)(busq_load_acquire(&bus->slots[slot].life) >> 32) == busq_target_incarnation(target)))
     return BUSQ_OK;
   return busq_error(BUSQ_PEER_DEAD, "the peer of slot %u of bus \"%s\" is another by now", slot, bus->name);

@@ -13,6 +13,10 @@
 
 #define EXTENTS_AT_ONCE UINT64_C(1024)
 
+#ifdef BUSQ_STEPS
+uint32_t busq_slots_at_once = 32;
+#endif
+
 /* An errno, or 0.  Behind a signal mask: kernels before 6.18 give up and undo the call where a signal comes, and one
  * that comes again and again, like a profiler's, would have it begin for ever. */
 static int quietly(int (*call)(int fd, off_t begin, off_t bytes), int fd, uint64_t begin, uint64_t bytes)
@@ -52,7 +56,8 @@ static int all_reserve(const busq_bus *bus)
 static int tables_reserve(const busq_bus *bus)
 {
   const busq_geometry *geometry = &bus->geometry;
-  const int number = quietly(range_allocate, bus->fd, 0, geometry->rings_offset);
+  const uint64_t slots_end = geometry->peers_offset + busq_reserve_first_slots(geometry) * sizeof(busq_slot);
+  const int number = quietly(range_allocate, bus->fd, 0, slots_end);
   if (number)
     return number == EOPNOTSUPP ? all_reserve(bus) : number;
   const uint64_t reached = geometry->table_offset + busq_reserve_first_reach(geometry) * sizeof(busq_extent);
@@ -60,6 +65,11 @@ static int tables_reserve(const busq_bus *bus)
   const int failed = range_reserve(bus, geometry->groups_offset, reached - geometry->groups_offset);
   return failed || huge == geometry->reply_places_offset ? failed
                                                          : range_reserve(bus, huge, geometry->reply_places_offset - huge);
+}
+
+uint32_t busq_reserve_first_slots(const busq_geometry *geometry)
+{
+  return geometry->reserves_late && geometry->peers > busq_slots_at_once ? busq_slots_at_once : geometry->peers;
 }
 
 uint64_t busq_reserve_first_reach(const busq_geometry *geometry)
@@ -100,6 +110,12 @@ static int reserve_for(const busq_bus *bus, uint64_t begin, uint64_t bytes, uint
   return number ? busq_error_system("can't reserve %llu bytes of bus \"%s\" for %s of peer slot %u",
                                     (unsigned long long)bytes, bus->name, what, slot)
                 : BUSQ_OK;
+}
+
+int busq_reserve_slots(const busq_bus *bus, uint32_t first, uint32_t count)
+{
+  return reserve_for(bus, bus->geometry.peers_offset + first * sizeof(busq_slot), count * sizeof(busq_slot), first,
+                     "the place");
 }
 
 /* The slots of a ring. */

@@ -29,7 +29,7 @@ static inline void busq_commit_sync(busq_bus *bus, busq_record *record, uint64_t
   const uint32_t destinations = busq_record_destinations(record);
   for (uint32_t i = 0; i < destinations && i < bus->geometry.peers; i++) {
     const uint32_t slot = busq_load_relaxed(&record->destination[i].slot);
-    if (slot >= bus->geometry.peers)
+    if (slot >= busq_slots_reached(bus))
       continue;
     const busq_ring ring = busq_bus_ring(bus, slot);
     BUSQ_STEP("sync");

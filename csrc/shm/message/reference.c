@@ -50,7 +50,7 @@ bool busq_reference_discard(busq_bus *bus, uint32_t slot, busq_reference referen
       !busq_record_is_still(record, state))
     return false;
   busq_arena_release(bus, slot, record, mark);
-  if (reference.sender != BUSQ_RING_NOBODY && (reference.sender & BUSQ_RING_SENDER_MASK) < bus->geometry.peers)
+  if (reference.sender != BUSQ_RING_NOBODY && (reference.sender & BUSQ_RING_SENDER_MASK) < busq_slots_reached(bus))
     busq_wake_owner(bus, reference.sender & BUSQ_RING_SENDER_MASK);
   return true;
 }

@@ -30,14 +30,14 @@ bool busq_reply_place_request(uint32_t form, const void *payload, uint64_t size_
 void busq_reply_place_taken(const busq_bus *bus, const busq_request *request, uint64_t holder)
 {
   const uint32_t slot = busq_target_slot(request->to);
-  if (slot < bus->geometry.peers)
+  if (slot < busq_slots_reached(bus))
     (void)busq_reply_place_change(bus, slot, request->number, BUSQ_REPLY_AWAITED, BUSQ_REPLY_AWAITED, holder);
 }
 
 void busq_reply_place_returned(const busq_bus *bus, const busq_request *request, uint64_t holder)
 {
   const uint32_t slot = busq_target_slot(request->to);
-  if (slot >= bus->geometry.peers)
+  if (slot >= busq_slots_reached(bus))
     return;
   const uint64_t word = busq_reply_word(busq_reply_turn(bus, request->number), BUSQ_REPLY_AWAITED);
   (void)busq_pair_cas(busq_reply_place_of(bus, slot, request->number), &(busq_pair){word, holder}, (busq_pair){word, 0});

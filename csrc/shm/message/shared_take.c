@@ -29,7 +29,7 @@ bool busq_share_lives(const busq_bus *bus, uint32_t reader, uint32_t slot)
 uint32_t busq_share_readers(const busq_bus *bus, uint32_t slot)
 {
   uint32_t n_readers = 0;
-  for (uint32_t reader = 0; reader < bus->geometry.peers; reader++)
+  for (uint32_t reader = 0; reader < busq_slots_reached(bus); reader++)
     n_readers += busq_share_lives(bus, reader, slot);
   return n_readers;
 }
@@ -128,7 +128,7 @@ static bool queue_of(const busq_bus *bus, uint32_t reader, uint32_t *slotp)
 {
   const uint32_t slot = (uint32_t)busq_load_acquire(&bus->slots[reader].consumes);
   *slotp = slot;
-  return slot < bus->geometry.peers && busq_share_is_reader_of(bus, reader, slot);
+  return slot < busq_slots_reached(bus) && busq_share_is_reader_of(bus, reader, slot);
 }
 
 /* A record that its reader has released may be used again, and then holds another message. */
@@ -146,7 +146,7 @@ static void record_release(busq_bus *bus, uint32_t reader, busq_record *record, 
 {
   const uint32_t from = busq_record_sender(record);
   busq_arena_release(bus, reader, record, mark);
-  if (from < bus->geometry.peers)
+  if (from < busq_slots_reached(bus))
     busq_wake_owner(bus, from);
 }
 
@@ -184,7 +184,7 @@ static void reach_settle(busq_bus *bus, uint32_t queue, uint32_t reader)
 {
   const busq_place place = busq_load_acquire(&bus->slots[reader].reaches);
   busq_reference seen;
-  if (!place || busq_place_slot(place) >= bus->geometry.peers || busq_place_slot(place) == reader ||
+  if (!place || busq_place_slot(place) >= busq_slots_reached(bus) || busq_place_slot(place) == reader ||
       !busq_share_look(bus, place, &seen) || !busq_share_is_claim_of(seen, reader))
     return;
   if (hands_hold(bus, reader, seen))
@@ -227,6 +227,6 @@ bool busq_share_has_hands_full(const busq_bus *bus, uint32_t reader)
   busq_reference seen;
   if (busq_load_acquire(&hands.queue->head) != busq_ring_tail(&hands))
     return true;
-  return place && busq_place_slot(place) < bus->geometry.peers && busq_share_look(bus, place, &seen) &&
+  return place && busq_place_slot(place) < busq_slots_reached(bus) && busq_share_look(bus, place, &seen) &&
          busq_share_is_claim_of(seen, reader);
 }

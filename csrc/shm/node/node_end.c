@@ -82,7 +82,7 @@ static uint32_t told_list(busq_peer *peer, busq_node *node, busq_node_name name,
   const busq_bus *bus = peer->bus;
   const uint32_t owner = busq_node_owner_of(node, name.generation);
   uint32_t n_targets = 0;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     const uint64_t word = busq_load_acquire(&node->holder[slot]);
     const uint32_t incarnation = slot == name.slot ? owner : busq_node_incarnation_of(bus, slot);
     const bool is_told = slot == name.slot || (busq_node_word_bits(word, name.generation, incarnation) &

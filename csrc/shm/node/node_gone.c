@@ -8,7 +8,7 @@
 static bool may_be_granting(const busq_bus *bus, busq_node_name name)
 {
   const uint64_t bit = busq_node_granting_bit(bus, name);
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     if ((busq_load_acquire(&bus->slots[slot].granting) & bit) &&
         busq_node_life_is_there(bus, slot, busq_node_incarnation_of(bus, slot)))
       return true;
@@ -99,7 +99,7 @@ static int held_tend(busq_peer *peer)
 {
   const busq_bus *bus = peer->bus;
   int result = BUSQ_OK;
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     uint32_t looked_at = 0; /* the owner, as incarnation, of which `is_there` is known */
     bool is_there = false;
     for (uint32_t index = 0; index < bus->geometry.nodes; index++) {

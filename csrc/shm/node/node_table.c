@@ -105,7 +105,7 @@ static void node_install(const busq_bus *bus, busq_node *node, uint32_t owner_sl
     const uint32_t slot = busq_load_relaxed(&record->destination[i].slot);
     if (!busq_record_is_still(record, look->tag | BUSQ_PHASE_COMMITTED))
       return; /* then another process has installed it */
-    if (slot < bus->geometry.peers)
+    if (slot < busq_slots_reached(bus))
       told_install(bus, node, owner_slot, look, slot);
   }
   busq_place_install(&node->end, number, look->key);

@@ -27,7 +27,7 @@ static bool blocker_help(busq_peer *peer, busq_reference blocker)
     busq_record *record = busq_reference_record(peer->bus, blocker);
     if (!record || !busq_commit_help(peer->bus, record, blocker.tag))
       return false;
-    if (blocker.sender < peer->bus->geometry.peers && blocker.sender != peer->slot)
+    if (blocker.sender < busq_slots_reached(peer->bus) && blocker.sender != peer->slot)
       (void)busq_grave_check(peer->bus, blocker.sender,
                             (uint32_t)(busq_load_acquire(&peer->bus->slots[blocker.sender].life) >> 32));
   }

@@ -36,7 +36,7 @@ BUSQ_ALWAYS_INLINE bool busq_found_fill(const busq_bus *bus, uint32_t slot, busq
   const uint64_t begin = (uint64_t)reference.record * BUSQ_LAYOUT_UNIT_BYTES;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
   if (destinations == 0 || destinations > bus->geometry.peers || busq_record_sender(record) != reference.sender ||
-      reference.sender >= bus->geometry.peers || !busq_bus_has_bytes(bus, end))
+      reference.sender >= busq_slots_reached(bus) || !busq_bus_has_bytes(bus, end))
     return false;
   found->mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, slot);
   if (found->mark == BUSQ_NO_MARK || record->destination[found->mark].slot != slot)
@@ -53,7 +53,7 @@ static inline void busq_found_release_record(busq_peer *peer, busq_record *recor
 {
   const uint32_t slot = busq_record_sender(record); /* once: it may change between the check and the use */
   busq_arena_release(peer->bus, peer->slot, record, mark);
-  busq_wake_owner(peer->bus, slot < peer->bus->geometry.peers ? slot : peer->slot);
+  busq_wake_owner(peer->bus, slot < busq_slots_reached(peer->bus) ? slot : peer->slot);
 }
 
 /* A predecessor's state of a message before it died: released, it is done; taken and not released, it had it, once;

@@ -21,7 +21,7 @@ static void look_anew(busq_peer *peer)
   peer->receiver.is_dropped = busq_ring_ending(&peer->receiver.ring) == BUSQ_RING_DROPPED;
   peer->receiver.heap.count = 0;
   peer->receiver.scan = busq_load_acquire(&peer->receiver.inbox->queue.head);
-  for (uint32_t reader = 0; reader < peer->bus->geometry.peers; reader++)
+  for (uint32_t reader = 0; reader < busq_slots_reached(peer->bus); reader++)
     if (busq_share_is_reader_of(peer->bus, reader, peer->receiver.inbox_slot))
       is_whole &= hands_look(peer, reader);
   if (!is_whole)

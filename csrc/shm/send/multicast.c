@@ -401,7 +401,7 @@ BUSQ_ALWAYS_INLINE int many_try(busq_peer *peer, const uint64_t *targets, uint32
 /* A peer, and not a group. */
 static inline bool is_for_one(const busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
 {
-  return n_targets == 1 && busq_target_slot(targets[0]) < peer->bus->geometry.peers;
+  return n_targets == 1 && busq_target_slot(targets[0]) < busq_slots_reached(peer->bus);
 }
 
 __attribute__((noinline)) static int hooked_try(busq_peer *peer, const uint64_t *targets, uint32_t n_targets,

@@ -70,7 +70,7 @@ void busq_descriptor_settle(busq_peer *peer)
 int busq_descriptor_ask_for_room(busq_peer *peer, uint64_t failed_target)
 {
   const bool is_memory = failed_target == BUSQ_NO_TARGET ||
-                         busq_target_slot(failed_target) >= peer->bus->geometry.peers;
+                         busq_target_slot(failed_target) >= busq_slots_reached(peer->bus);
   const uint32_t slot = is_memory ? BUSQ_RING_NOBODY : busq_target_slot(failed_target);
   int result = busq_receive_begin(peer);
   if (result != BUSQ_OK)

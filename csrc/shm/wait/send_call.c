@@ -65,7 +65,7 @@ __attribute__((noinline)) static void full_note(const busq_peer *peer)
 {
   const uint64_t target = peer->sender.failed_target;
   const uint32_t slot = busq_target_slot(target);
-  const bool is_memory = target == BUSQ_NO_TARGET || slot >= peer->bus->geometry.peers;
+  const bool is_memory = target == BUSQ_NO_TARGET || slot >= busq_slots_reached(peer->bus);
   const busq_slot *queue = is_memory ? NULL : &peer->bus->slots[slot];
   (void)busq_error_full(peer->bus->name, queue ? queue->name : NULL, queue ? busq_load_relaxed(&queue->name_bytes) : 0);
 }
@@ -181,7 +181,7 @@ static bool other_readers_await(busq_peer *peer)
     return false;
   busq_store_relaxed(&peer->self->awaits_readers, 1);
   busq_fence_full();
-  for (uint32_t reader = 0; reader < peer->bus->geometry.peers && !may_wait; reader++)
+  for (uint32_t reader = 0; reader < busq_slots_reached(peer->bus) && !may_wait; reader++)
     may_wait = reader != peer->slot && busq_share_lives(peer->bus, reader, queue) &&
                !busq_load_acquire(&peer->bus->slots[reader].awaits_readers);
   if (!may_wait)

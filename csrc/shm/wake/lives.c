@@ -66,7 +66,7 @@ bool busq_lives_watch(busq_peer *peer, uint64_t life)
   const uint32_t slot = busq_life_name_slot(life);
   if (is_watched(peer, life))
     return true;
-  if (slot >= peer->bus->geometry.peers || busq_fifo_open(peer) != BUSQ_OK)
+  if (slot >= busq_slots_reached(peer->bus) || busq_fifo_open(peer) != BUSQ_OK)
     return false;
   const int fd = process_open(&peer->bus->slots[slot]);
   if (fd < 0)
@@ -101,6 +101,6 @@ void busq_lives_left(busq_bus *bus, uint32_t slot)
   if (!busq_load_relaxed(&bus->slots[slot].mourners))
     return;
   for (uint32_t waiters = busq_exchange(&bus->slots[slot].mourners, 0); waiters; waiters &= waiters - 1)
-    for (uint32_t other = (uint32_t)__builtin_ctz(waiters) - 1; other < bus->geometry.peers; other += BUSQ_WAITS_BITS)
+    for (uint32_t other = (uint32_t)__builtin_ctz(waiters) - 1; other < busq_slots_reached(bus); other += BUSQ_WAITS_BITS)
       busq_wake_readers_of(bus, other);
 }

@@ -72,7 +72,7 @@ static int fifo_of_reader(busq_peer *peer, uint32_t slot)
   known->fifo_fd = fifo_open_writer(peer->bus, slot);
   if (known->fifo_fd < 0 && (errno == EMFILE || errno == ENFILE)) {
     /* Descriptors have run out, and some of them are ours to do without. */
-    for (uint32_t other = 0; other < peer->bus->geometry.peers; other++) {
+    for (uint32_t other = 0; other < busq_slots_reached(peer->bus); other++) {
       if (peer->sender.known[other].fifo_fd >= 0)
         close(peer->sender.known[other].fifo_fd);
       peer->sender.known[other].fifo_fd = -1;

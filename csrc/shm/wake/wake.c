@@ -51,7 +51,7 @@ static uint32_t fifo_slot_of(const busq_bus *bus, uint32_t slot)
 {
   const busq_slot *sender = &bus->slots[slot];
   const uint32_t queue = (uint32_t)busq_load_acquire(&sender->consumes);
-  return (busq_load_acquire(&sender->life) & BUSQ_LIFE_CONSUMER) && queue < bus->geometry.peers ? queue : slot;
+  return (busq_load_acquire(&sender->life) & BUSQ_LIFE_CONSUMER) && queue < busq_slots_reached(bus) ? queue : slot;
 }
 
 /* SYNC POINT asks: the bit is cleared first, so that a reader that drains the byte finds that it is; and by one of us
@@ -69,7 +69,7 @@ void busq_wake_for_room_slow(const busq_bus *bus, uint32_t slot)
 {
   busq_slot *reader = &bus->slots[slot];
   for (uint32_t waiters = waiters_wake(&reader->room_waiters, &reader->room_seq); waiters; waiters &= waiters - 1)
-    for (uint32_t sender = (uint32_t)__builtin_ctz(waiters) - 1; sender < bus->geometry.peers;
+    for (uint32_t sender = (uint32_t)__builtin_ctz(waiters) - 1; sender < busq_slots_reached(bus);
          sender += BUSQ_WAITS_BITS)
       sender_tell(bus, sender, busq_asks_room(slot));
 }
@@ -83,7 +83,7 @@ void busq_wake_owner_slow(const busq_bus *bus, uint32_t slot)
 
 void busq_wake_keepers_of_memory(busq_bus *bus)
 {
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     if (busq_load_acquire(&bus->slots[slot].wake_flags) & BUSQ_WAKE_DEEP)
       busq_fifo_write_once(bus, slot);
     else if (busq_load_relaxed(&bus->slots[slot].keeps_memory))
@@ -93,7 +93,7 @@ void busq_wake_keepers_of_memory(busq_bus *bus)
 void busq_wake_for_memory(busq_bus *bus)
 {
   busq_fence_full();
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++)
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++)
     busq_wake_owner(bus, slot);
 }
 
@@ -108,7 +108,7 @@ void busq_wake_self(busq_peer *peer)
 
 void busq_wake_all(busq_bus *bus)
 {
-  for (uint32_t slot = 0; slot < bus->geometry.peers; slot++) {
+  for (uint32_t slot = 0; slot < busq_slots_reached(bus); slot++) {
     busq_slot *peer = &bus->slots[slot];
     uint32_t *const words[] = {&peer->wake_seq, &peer->room_seq, &peer->memory_seq};
     for (unsigned i = 0; i < 3; i++) {

@@ -29,6 +29,7 @@
  * waits for a file descriptor or for room in a queue.
  */
 #include "crash/crash_cases.h"
+#include "shm/memory/reserve.h"
 #include <sched.h>
 
 #define N_CASES (sizeof cases / sizeof cases[0])
@@ -460,6 +461,7 @@ int main(int n_arguments, char **arguments)
 {
   const uint64_t began_ns = busq_time_now_ns();
   busq_ring_short = 4;
+  busq_slots_at_once = 3;
   busq_step_looks = 2; /* a burial takes many steps, and the process that takes the first may be gone before the last */
   for (int i = 1; i < n_arguments; i++) {
     if (strcmp(arguments[i], "--quick") == 0) {
