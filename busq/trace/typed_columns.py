@@ -63,7 +63,7 @@ def plain_of(column: Any) -> Any:
     """Return a column in one piece, without a dictionary or an extension."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if isinstance(column.type, pa.ExtensionType):
+    if isinstance(column.type, pa.BaseExtensionType):
         column = column.storage
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
@@ -80,6 +80,8 @@ def names_of(column: Any) -> Any:
     kind = plain.type
     if pa.types.is_floating(kind):  # of whole numbers, where some are missing
         plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain)
+    if pa.types.is_floating(kind):
+        _check_whole(plain)
     if pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind != pa.uint64()):
         return pc.cast(plain, pa.int64())
     if pa.types.is_uint64(kind):
@@ -94,6 +96,17 @@ def names_of(column: Any) -> Any:
     plain = pc.utf8_trim_whitespace(_decoded(plain) if pa.types.is_binary(kind) else pc.cast(plain, pa.string()))
     is_empty = pc.equal(plain, "")
     return pc.if_else(is_empty, pa.scalar(None, pa.string()), plain) if pc.any(is_empty).as_py() else plain
+
+
+def _check_whole(column: Any) -> None:
+    """ValueError for fractions that are no whole numbers, or so large that several of these are one fraction."""
+    most = {pa.float16(): 1 << 11, pa.float32(): 1 << 24}.get(column.type, 1 << 53)
+    numbers = column.cast(pa.float64()).drop_null()
+    odd = numbers.filter(
+        pc.or_(pc.not_equal(pc.floor(numbers), numbers), pc.greater_equal(pc.abs(numbers), float(most)))
+    )
+    if len(odd):
+        raise ValueError(f"expected text or whole numbers, found {odd[0].as_py()!r} in a column of {column.type}")
 
 
 def _decoded(column: Any) -> Any:

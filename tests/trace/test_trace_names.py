@@ -456,3 +456,21 @@ def test_nobody_is_no_destination(tmp_path: Path) -> None:
     ]
     pq.write_table(table(rows), tmp_path / "a.parquet")
     assert faults(tmp_path) == FAULTS
+
+
+def test_columns_of_the_type_uuid_are_names(tmp_path: Path) -> None:
+    """PyArrow's type for them is an extension, and not of a class that Python code extends."""
+    names = [uuid.UUID(int=5 << 64), uuid.UUID(int=255)]
+    column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([name.bytes for name in names], pa.binary(16)))
+    rows = {"host": ["ann", "ann"], "event": ["send", "send"], "id": column, "to": [["bob"], ["bob"]]}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    assert trace.read(tmp_path / "a.parquet").logs[0]["label"].to_pylist() == [name.hex for name in names]
+
+
+@pytest.mark.parametrize("values", [[2.0**53 - 1, 2.0**53 + 2], [1.5, 2.0]])
+def test_fractions_that_are_no_names_are_refused(values: list[float], tmp_path: Path) -> None:
+    """Above 2**53 several whole numbers are one fraction, so several messages had one name."""
+    rows = {"host": ["ann", "ann"], "event": ["send", "send"], "id": values, "to": [["bob"], ["bob"]]}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    with pytest.raises(TraceError, match=r"expected text or whole numbers, found \S+ in a column of double"):
+        trace.read(tmp_path / "a.parquet")
