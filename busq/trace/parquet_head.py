@@ -206,7 +206,8 @@ def runs_of(file_head: Head, options: Mapping[str, str] | None = None) -> list[s
         return [file_head.run]
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type):
         raise TraceError(
-            f"{file_head.path}: column {told.text!r} tells runs apart: expected text or numbers, found {values.type}"
+            f"{file_head.path}: column {told.text!r} tells runs apart: expected text or numbers, found {values.type};"
+            " --runs-by none takes all rows for one"
         )
     names = pc.unique(values.cast(pa.string()) if not pa.types.is_string(values.type) else values).to_pylist()
     return sorted({name or file_head.run for name in names})

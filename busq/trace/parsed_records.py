@@ -108,7 +108,7 @@ def _of_message(
     if not sender or not to:
         raise Bad("no sender" if not sender else "no destinations")
     message = name_of(values.get("message")) or f"{stem(path)}:{line}"
-    run = name_of(values.get("run"))
+    run = _run_of(values)
     when = "sent" if values.get("sent") not in (None, "") else "time_ns"
     times = _time(values.get(when), fields.plan(raw).get(when, ""), BY_SIZE_OR_SECONDS)
     records = [Record(path, line, sender, Kind.SEND, message, to, "", None, None, run, times, is_row=True)]
@@ -159,11 +159,17 @@ def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Reco
         name_of(values.get("sender")),
         clock,
         whole(values.get("position"), "position"),
-        name_of(values.get("run")),
+        _run_of(values),
         {name: value for name, value in others.items() if value is not None},
         text if kind == Kind.LOCAL and clock is None and fields.kind_of(text) is None else "",
         nameless=nameless,
     )
+
+
+def _run_of(values: Mapping[str, Any]) -> str:
+    """Return the run that a record names: a list or an object, as the trace of an exception, is none."""
+    run = values.get("run")
+    return "" if isinstance(run, (dict, list)) else name_of(run)
 
 
 def _time(value: Any, called: str, counts: int) -> dict[str, int]:

@@ -220,3 +220,14 @@ def test_a_folder_tells_runs_whatever_the_format(key: str, suffix: str, tmp_path
     for which in "12":
         put_with("colour", NAMED[: len(EVENTS)], tmp_path / f"{key}={which}" / f"e.{suffix}")
     assert list(faults(tmp_path).values()) == [{"lost": 1}] * 2
+
+
+def test_a_list_or_an_object_names_no_run(tmp_path: Path) -> None:
+    """An exception's trace stands in the row of one event."""
+    rows = [dict(event) for event in NAMED[: len(EVENTS)]]
+    rows[2]["trace"], rows[5]["trace"] = ["main.py:3", "raise"], {"line": 3}
+    (tmp_path / "e.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert faults(tmp_path) == {"e": {"lost": 1}}
+    pq.write_table(pa.Table.from_pylist([{**row, "trace": ["a"]} for row in NAMED]), tmp_path / "e.parquet")
+    with pytest.raises(TraceError, match=r"'trace' tells runs apart: .*; --runs-by none takes all rows for one"):
+        trace.find(tmp_path / "e.parquet")
