@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from busq._util import arguments
-from busq._util.humanize import amount
+from busq._util.humanize import amount, listed
 from busq.trace import csv_log, epfl, ndjson, places, shiviz, text_log
-from busq.trace.dataset import RUNS_BY, WAYS
+from busq.trace.dataset import RUNS_BY, WAYS, dataset_of
 from busq.trace.described import NAME, beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
@@ -94,6 +94,7 @@ def find(
         mine = list({places.real(file.path): file for file in files if file.format == name}.values())
         if mine:
             sources += TABLE[name].gather(mine, its, findings)
+    findings += _mixed(files)
     return Found(named_apart(sources), findings)
 
 
@@ -183,6 +184,19 @@ def _left_out(files: Sequence[File], logs: Sequence[File]) -> Iterator[Finding]:
     for what, paths in by_form.items():
         more = f" (the first of {len(paths):,} such files)" if len(paths) > 1 else ""
         yield Finding("left-out", f"{paths[0]}{more}: left out, as it is {what}", len(paths), paths[0], is_error=False)
+
+
+def _mixed(files: Sequence[File]) -> Iterator[Finding]:
+    """Report folders with tables of several formats: what is sent in one of them is not known in the others."""
+    formats: dict[str, dict[str, str]] = {}
+    for file in files:
+        if TABLE[file.format].records:
+            formats.setdefault(dataset_of(file.folder), {}).setdefault(file.format, file.path)
+    for folder, paths in formats.items():
+        if len(paths) > 1:
+            its = listed([os.path.basename(path) for path in paths.values()])
+            text = f"{folder}: holds tables of {len(paths)} formats, as {its}: those of each are judged on their own"
+            yield Finding("mixed-runs", text, len(paths), folder, is_error=False)
 
 
 def _expected(wanted: str | None) -> str:

@@ -249,3 +249,14 @@ def test_a_table_in_parquet_says_which_columns_it_lacks(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(TraceError, match="but no kind: try --field kind=tag"):
         read(tmp_path / "a.parquet")
+
+
+def test_a_folder_with_tables_of_several_formats_is_told(tmp_path: Path) -> None:
+    """Those of each format are runs of their own: what one of them sent is not known in the others."""
+    (tmp_path / "a.csv").write_text("host,event,id,to\nann,send,1,bob\n")
+    assert not find(tmp_path).findings
+    (tmp_path / "b.ndjson").write_text('{"host": "bob", "event": "deliver", "id": "1"}\n')
+    found = find(tmp_path)
+    assert len(found.sources) == 2
+    assert [(one.kind, one.count, one.is_error) for one in found.findings] == [("mixed-runs", 2, False)]
+    assert "holds tables of 2 formats, as a.csv and b.ndjson: those of each are judged" in found.findings[0].text
