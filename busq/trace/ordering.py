@@ -2,7 +2,8 @@
 """The order of events in the log of each process, and findings where it is not known.
 
 Positions go first.  Where there are none, clocks do, and then times, but a later line of one text is a later event
-whatever its time.  In tables, where a row may stand anywhere, either all events have positions, or all go by time.
+whatever its time, unless times fall from line to line: then the newest event stands first.  In tables, where a
+row may stand anywhere, either all events have positions, or all go by time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from busq.trace.vector_clocks import Event, inspect
 
 __all__ = ["by_clocks", "in_order"]
 
+_FALLS_MIN = 3  # of times, from line to line, before a clock that goes back is less likely
 _ROOM_PER_ROW = 4  # places, where rows are put straight into order
 
 
@@ -36,7 +38,13 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
     time, has_time = _values(rows, "time_ns", scope)
     is_open = ~has_position
     if is_open.any():
-        is_open &= (_are_open(source, rows, len(labels)) | _fall(rows, "position", len(labels)))[rows.process]
+        is_newest_first = _is_newest_first(rows)
+        falls = _are_open(source, rows, len(labels)) | _fall(rows, "position", len(labels)) | is_newest_first
+        is_open &= falls[rows.process]
+        if is_newest_first and is_open.any():
+            text = f"{source.paths[0]}: times fall from line to line: the newest event stands first"
+            text += ", and events were put in the order of their times"
+            findings.append(Finding("unordered", text, int(is_open.sum()), source.paths[0], is_error=False))
     if not (rows.are_lines or has_position.any() or has_time.any()):
         is_open |= _fall(rows, "time_ns", len(labels))[rows.process]
     by_time = ~has_position & has_time & (is_open if rows.are_lines else True)
@@ -128,6 +136,15 @@ def _are_open(source: Source, rows: Rows, count: int) -> Any:
         clocked = [clock is not None for clock in rows.clocks]
         several &= np.bincount(rows.process, weights=clocked, minlength=count) == 0
     return several & (np.bincount(rows.process, minlength=count) > 1)
+
+
+def _is_newest_first(rows: Rows) -> bool:
+    """Return whether times fall from line to line in all files, as where what exports a log puts the newest first."""
+    column = rows.columns.get("time_ns")
+    if not rows.are_lines or rows.clocks or rows.of_messages.any() or column is None or column.null_count:
+        return False
+    steps = np.diff(column.to_numpy(zero_copy_only=False))[rows.file[1:] == rows.file[:-1]]
+    return bool((steps <= 0).all() and (steps < 0).sum() >= _FALLS_MIN)
 
 
 def _fall(rows: Rows, name: str, count: int) -> Any:

@@ -423,3 +423,38 @@ def test_a_run_that_stands_in_no_file_has_no_columns_to_doubt() -> None:
     got = pa.table({"kind": [0], "message": [9], "destinations": pa.nulls(1)})
     found = audit(Run(Source("doc", "busq", (), 0), ("ann", "bob"), (sent, got)))
     assert found.checks["phantom"].count == 1
+
+
+def newest_first(seconds: bool, path: Path) -> None:
+    """Write a log as pages of log services export it: bob delivers what ann sent, and answers, three times."""
+    steps = [("ann", "send", "q", "bob"), ("bob", "deliver", "q", ""), ("bob", "send", "a", "ann")]
+    steps = [*steps, ("ann", "deliver", "a", "")]
+    rows = [(who, kind, f"{name}{turn}", to) for turn in range(3) for who, kind, name, to in steps]
+    times = [1_700_000_000 + at // (3 if seconds else 1) for at in range(len(rows))]
+    records = [
+        {"host": who, "event": kind, "id": name, "to": to, "time": time}
+        for (who, kind, name, to), time in reversed(list(zip(rows, times, strict=True)))
+    ]
+    if path.suffix == ".csv":
+        lines = [",".join(map(str, record.values())) for record in records]
+        path.write_text("\n".join([",".join(records[0]), *lines]) + "\n")
+    else:
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+@pytest.mark.parametrize("ending", ["csv", "ndjson"])
+def test_a_log_with_the_newest_event_first_is_judged_in_the_order_of_its_times(ending: str, tmp_path: Path) -> None:
+    newest_first(seconds=False, path=tmp_path / f"a.{ending}")
+    run = judged(tmp_path)
+    assert {verdicts(run)[name] for name in ("lost", "fifo", "causal", "total", "synchronous")} == {"valid"}
+    assert [one.text.partition(": ")[2] for one in run.findings] == [
+        "times fall from line to line: the newest event stands first, and events were put in the order of their times"
+    ]
+    newest_first(seconds=True, path=tmp_path / f"a.{ending}")  # some have one time
+    assert "invalid" not in verdicts(judged(tmp_path)).values()
+
+
+def test_a_clock_that_goes_back_does_not_turn_a_log(tmp_path: Path) -> None:
+    rows = ["ann,send,m1,bob,9", "ann,send,m2,bob,8", "bob,deliver,m2,,7", "bob,deliver,m1,,7"]
+    (tmp_path / "a.csv").write_text("\n".join(["host,event,id,to,t_ns", *rows]) + "\n")
+    assert verdicts(judged(tmp_path))["fifo"] == "invalid"
