@@ -21,15 +21,19 @@ from busq.trace.schema import Kind
 from busq.trace.tables import kinds as kind_of
 
 __all__ = [
+    "ALIKE",
     "DERIVED",
     "NO_DELIVERIES",
     "NO_DESTINATIONS",
     "NO_SENDS",
+    "OF_MESSAGES",
     "ORDER_UNKNOWN",
     "RECEIVERS_DERIVED",
+    "alike",
     "derived",
     "doubled",
     "one_sided",
+    "plain_names",
     "remark",
     "resent",
     "tied",
@@ -43,6 +47,9 @@ RECEIVERS_DERIVED = "derived-destinations"  # from deliveries
 NO_DELIVERIES = "sends-alone"
 NO_DESTINATIONS = "no send tells its destinations"  # how a text of a finding or a verdict begins
 NO_SENDS = "deliveries-alone"
+ALIKE = "alike"  # names, but for how they are written
+# Checks whose faults names may hide that are not what they were taken for; phantoms may come from them as well.
+OF_MESSAGES = ("lost", "duplicated", "fifo", "causal", "consistent", "total", "synchronous", "side")
 ORDER_UNKNOWN = frozenset({"ties", "order-guessed", "doubled"})
 
 
@@ -137,6 +144,35 @@ def unknown_kinds(source: Source, columns: Any, file: Any, line: Any, *, has_clo
             " they count as local events"
         )
         yield Finding("unknown-event", text, pc.sum(chosen).as_py(), path, at, is_error=False)
+
+
+def alike(path: str, names: Any) -> Iterator[Finding]:
+    """Report names that differ in nothing but how they are written: they may be one name.
+
+    Parameters: `names`, an Arrow array, each once.  Cost: a look at each name, and more where it is not ASCII.
+
+    >>> [finding.text for finding in alike("a.csv", pa.array(["cafe\\u0301", "caf\\u00e9"]))]
+    ["a.csv: 1 name, 'café', is written in several ways (NFC and NFD, or 7 and 7.0): taken as several names"]
+    """
+    if not pa.types.is_string(names.type):
+        return
+    odd = names.filter(pc.or_(pc.invert(pc.string_is_ascii(names)), pc.ends_with(names, ".0")))
+    if not len(odd):
+        return
+    plain = plain_names(odd)
+    counts = pc.value_counts(plain)
+    twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+    others = plain.filter(pc.and_(pc.not_equal(plain, odd), pc.is_in(plain, value_set=names)))
+    if several := sorted({*twice.to_pylist(), *others.to_pylist()}):
+        what = f"{amount(len(several), 'name')}, {'as ' * (len(several) > 1)}{several[0]!r}, "
+        what += f"{'is' if len(several) == 1 else 'are'} written in several ways (NFC and NFD, or 7 and 7.0)"
+        text, made = f"{path}: {what}: taken as several names", ("phantom", *OF_MESSAGES)
+        yield Finding(ALIKE, text, len(several), path, is_error=False, may_hide=OF_MESSAGES, may_invent=made)
+
+
+def plain_names(names: Any) -> Any:
+    """Return names with their letters composed, and whole numbers without a fraction."""
+    return pc.replace_substring_regex(pc.utf8_normalize(names, "NFC"), r"^(-?[0-9]+)\.0+$", r"\1")
 
 
 def vague_rows(path: str, passed: int, invented: int, alone: int, late: int = 0, again: int = 0) -> Finding:

@@ -30,7 +30,7 @@ from busq.trace.errors import TraceError
 from busq.trace.events import Events, Rows
 from busq.trace.field_names import EVERYBODY
 from busq.trace.finding import Finding
-from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED, derived, one_sided
+from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED, alike, derived, one_sided
 from busq.trace.ordering import by_clocks, in_order
 from busq.trace.own_names import SHORT_NUMBER, are_counted, own_numbers_of
 from busq.trace.run import Run, Source
@@ -186,6 +186,8 @@ def mapped(
 
     Cost: about 0.3 us per event, and twice its size in memory.
     """
+    for names in (pa.array(processes.names, pa.string()), rows.messages):
+        findings += alike(source.paths[0], names)
     rows = _with_one_send_each(rows)
     rows = _with_all_for_words(source, rows, processes, findings)
     in_order(source, rows, processes.labels, findings)

@@ -17,6 +17,7 @@ from busq.trace.dataset import hive_keys
 from busq.trace.field_names import FIELDS, Fields
 from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
+from busq.trace.guesses import OF_MESSAGES
 from busq.trace.parsed_records import kind_in
 from busq.trace.run import Source
 from busq.trace.schema import Kind
@@ -30,7 +31,6 @@ _UNSENT_SHARE, _MATCHED_SHARE = 0.9, 0.5
 _ANY_ROW = ("id", "seq")  # what a column of rows is called, too
 _FILES_MAX, _ROWS_MAX = 16, 1000
 _GOT = (Kind.DELIVER, Kind.REDELIVER)
-_OTHERS = ("lost", "duplicated", "fifo", "causal", "consistent", "total", "synchronous", "side")
 
 
 def takes_phantoms(source: Source, judged: Collection[str]) -> bool:
@@ -40,7 +40,7 @@ def takes_phantoms(source: Source, judged: Collection[str]) -> bool:
     >>> takes_phantoms(table, {"fifo"}), takes_phantoms(table, {"clock"}), takes_phantoms(recording, {"fifo"})
     (True, False, False)
     """
-    return source.format in TABLES and bool(source.paths) and not {"phantom", *_OTHERS}.isdisjoint(judged)
+    return source.format in TABLES and bool(source.paths) and not {"phantom", *OF_MESSAGES}.isdisjoint(judged)
 
 
 def doubted(source: Source, sends: int, deliveries: int, phantoms: int, processes: Sequence[str]) -> Iterator[Finding]:
@@ -58,9 +58,9 @@ def doubted(source: Source, sends: int, deliveries: int, phantoms: int, processe
     if not text and is_alone and (text := look.logger()):
         what = f"{processes[0]!r} sent and delivered all messages"
     if text:
-        made = ("phantom", *_OTHERS)
+        made = ("phantom", *OF_MESSAGES)
         told = f"{path}: {what}: {text}"
-        yield Finding("other-column", told, phantoms, path, is_error=False, may_hide=_OTHERS, may_invent=made)
+        yield Finding("other-column", told, phantoms, path, is_error=False, may_hide=OF_MESSAGES, may_invent=made)
 
 
 class _Look:

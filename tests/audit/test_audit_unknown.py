@@ -454,6 +454,35 @@ def test_a_log_with_the_newest_event_first_is_judged_in_the_order_of_its_times(e
     assert "invalid" not in verdicts(judged(tmp_path)).values()
 
 
+@pytest.mark.parametrize("whose", ["message", "process"])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_names_whose_letters_are_composed_otherwise_may_be_one(whose: str, ending: str, tmp_path: Path) -> None:
+    """NFC and NFD, as programs on macOS and elsewhere write one name."""
+    composed, apart = "caf\u00e9", "cafe\u0301"
+    names = {"message": ("bob", "bob", composed, apart), "process": (composed, apart, "m", "m")}[whose]
+    rows = [f"ann,send,{names[2]},{names[0]}", f"{names[1]},deliver,{names[3]},"]
+    write_table("\n".join(["process,kind,id,to", *rows]) + "\n", tmp_path / f"a.{ending}")
+    run = judged(tmp_path)
+    assert {verdicts(run)[name] for name in ("lost", "phantom", "fifo")} == {"unknown"}
+    assert [one.kind for one in run.findings] == ["alike"]
+    assert f"1 name, {composed!r}, is written in several ways" in run.findings[0].text
+
+
+def test_a_number_with_a_fraction_of_none_may_be_another_name(tmp_path: Path) -> None:
+    """pandas writes ids as 7.0 where some are missing, and each file of a run by itself."""
+    (tmp_path / "a.csv").write_text("process,kind,id,to\nann,send,7,bob\nann,send,8,bob\n")
+    (tmp_path / "b.csv").write_text("process,kind,id,to\nbob,deliver,7.0,\nbob,local,,\n")
+    run = judged(tmp_path)
+    assert {verdicts(run)[name] for name in ("lost", "phantom", "fifo")} == {"unknown"}
+    assert "1 name, '7', is written in several ways (NFC and NFD, or 7 and 7.0)" in run.findings[-1].text
+
+
+def test_other_letters_are_other_names(tmp_path: Path) -> None:
+    rows = ["ann,send,caf\u00e9,bob", "ann,send,cafe,bob", "bob,deliver,caf\u00e9,", "bob,deliver,cafe,"]
+    (tmp_path / "a.csv").write_text("\n".join(["process,kind,id,to", *rows]) + "\n")
+    assert not judged(tmp_path).findings
+
+
 def test_a_clock_that_goes_back_does_not_turn_a_log(tmp_path: Path) -> None:
     rows = ["ann,send,m1,bob,9", "ann,send,m2,bob,8", "bob,deliver,m2,,7", "bob,deliver,m1,,7"]
     (tmp_path / "a.csv").write_text("\n".join(["host,event,id,to,t_ns", *rows]) + "\n")

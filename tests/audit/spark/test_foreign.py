@@ -433,6 +433,10 @@ def odd_tables() -> dict[str, list[dict[str, Any]]]:
         for by, kind, to, first in rows
         for at in range(3)
     ]
+    tables["letters composed"] = [
+        {"process": "é", "position": 0, "kind": "send", "message": "é1", "destinations": ["bob"]},
+        {"process": "bob", "position": 0, "kind": "deliver", "message": "e\u03011", "destinations": None},
+    ]
     tables["rows of a broker"] = [
         {"node": "rabbit", "position": at, "kind": kind, "message": name, "destinations": None}
         for at, (kind, name) in enumerate([("send", "m1"), ("send", "m2"), ("deliver", "m2"), ("deliver", "m1")])

@@ -13,7 +13,7 @@ The tables are read twice for that, and what comes after has numbers alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -33,7 +33,7 @@ from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
-from busq.trace.guesses import NO_DESTINATIONS
+from busq.trace.guesses import NO_DESTINATIONS, plain_names
 from busq.trace.mapping import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
@@ -45,6 +45,7 @@ from busq.trace.values import SECOND, UNITS, floor_of, unit_of
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
 HASHES_MAX = 8  # that are tried before two names with one hash are blamed on something else
+_ODD_NAME = r"[^\x00-\x7F]|\.0$"  # that may be written in another way
 _NEEDED = frozenset({"process", "position", "kind", "message", "destinations"})
 _MASK = (1 << 63) - 1
 _TIMES = ("time_ns", "commit_ns", "end_ns")
@@ -112,6 +113,8 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         raise InMemory(
             f"only {total['senders']:,} of {amount(total['deliveries'], 'delivery', 'deliveries')} tell the sender"
         )
+    if total["odd"] and _are_alike(events):
+        raise InMemory("names differ in nothing but how they are written")
     tells_senders = bool(total["senders"])
     logs = [name for name, row in facts.items() if bad_rows.has_events(row)]
     processes, index_of = _indexed(logs, source)
@@ -387,6 +390,7 @@ def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
         "senders": delivery & F.col("sender").isNotNull(),
         "vague": (F.col("kind") == UNKNOWN_KIND) & F.col("message").isNotNull(),
         "placeless": F.col("position").isNull(),
+        "odd": F.exists(_names(), lambda name: name.rlike(_ODD_NAME)),
         "theirs": _theirs() if are_numbers else F.lit(True),
     }
     counts = [F.count(F.when(what, 1)).alias(name) for name, what in wanted.items()]
@@ -395,6 +399,26 @@ def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
     if len(rows) > PROCESSES_MAX + 1:
         raise _too_many(source)
     return {row["process"]: row.asDict() for row in rows}
+
+
+def _names() -> Column:
+    """Return the names in a row, as text."""
+    own = F.array(*(F.col(name).cast("string") for name in ("process", "message")))
+    return F.concat(own, F.coalesce(F.col("destinations").cast("array<string>"), F.array().cast("array<string>")))
+
+
+def _are_alike(events: DataFrame) -> bool:
+    """Return whether names differ in nothing but how they are written: `busq.trace.guesses.alike` reports that."""
+    names = events.select(F.explode(_names()).alias("name")).where("name is not null").distinct()
+    counts = F.count("name"), F.countDistinct("plain")
+    several, plain = names.mapInArrow(_with_plain, "name string, plain string").agg(*counts).collect()[0]
+    return bool(several > plain)
+
+
+def _with_plain(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        names = batch.column(0)
+        yield pa.RecordBatch.from_arrays([names, plain_names(names)], ["name", "plain"])
 
 
 def _key(*, tells_senders: bool) -> Column:
