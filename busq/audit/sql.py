@@ -46,6 +46,8 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
     """
     fields = Fields(options)
     there = fields.expressions(columns)
+    if fields.are_messages(there):
+        raise NoSql(f"{table}: a row is a message, and SQL takes rows that are events: make a view with a row for each")
     for name in ("process", "kind", "message"):
         if name not in there:
             raise NoSql(f"{table}: {fields.lacking_in(columns)}")
@@ -202,4 +204,5 @@ _QUERIES = {
 def _copies(rows_of: str) -> str:
     return f"""-- A row for each message and destination.
 CREATE OR REPLACE TEMPORARY VIEW busq_copies AS
-  SELECT DISTINCT message, process FROM (SELECT message, {rows_of}(destinations) AS process FROM busq_sends) AS each;"""
+  SELECT DISTINCT message, process FROM (SELECT message, {rows_of}(destinations) AS process FROM busq_sends) AS each
+  WHERE process IS NOT NULL;"""

@@ -194,6 +194,7 @@ class _Command:
     def _print_sql(self) -> int:
         from busq.audit.sql import script
         from busq.trace import parquet_head
+        from busq.trace.dataset import hive_keys
 
         dialect, options = self.options["sql"], self._format_options()
         if bool(self.paths) == bool(self.options["tables"]) or len(self.paths) + len(self.options["tables"]) > 1:
@@ -214,7 +215,7 @@ class _Command:
         path = self.paths[0].rstrip("/").replace("'", "''")
         path = f"{path}/**/*.parquet" if os.path.isdir(self.paths[0]) and dialect == "duckdb" else path
         table = f"read_parquet('{path}')" if dialect == "duckdb" else f"parquet.`{path}`"
-        click.echo(script(dialect, table, list(head.columns), dict(sources[0].options)))
+        click.echo(script(dialect, table, [*head.columns, *hive_keys(head.path)], dict(sources[0].options)))
         return 0
 
     def _judge(self, sources: Sequence[Source], findings: Sequence[Finding]) -> Audit:

@@ -100,6 +100,28 @@ def test_names_with_blanks_around_them_are_counted(tmp_path: Path, odd: str) -> 
     assert (told["blanks"], told["phantom"]) == (2, 1)
 
 
+def test_a_null_among_destinations_is_none(tmp_path: Path) -> None:
+    columns = {"process": ["ann"], "kind": ["send"], "message": ["m"], "position": [0], "to": [["bob", None]]}
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table(columns), path)
+    assert counted(script("duckdb", f"'{path}'", [*columns], {}))["lost"] == 1
+
+
+def test_rows_that_are_messages_are_refused() -> None:
+    with pytest.raises(NoSql, match="a row is a message, and SQL takes rows that are events"):
+        script("duckdb", "messages", ["id", "sender", "recipient", "sent_at", "received_at"], {})
+
+
+def test_the_keys_of_folders_are_columns(tmp_path: Path) -> None:
+    rows = {"ann": ("send", ["bob"]), "bob": ("deliver", None)}
+    for host, (kind, to) in rows.items():
+        (tmp_path / f"host={host}").mkdir()
+        its = {"event": [kind], "id": ["m"], "to": pa.array([to], pa.list_(pa.string())), "position": [0]}
+        pq.write_table(pa.table(its), tmp_path / f"host={host}" / "0.parquet")
+    done = CliRunner().invoke(commands, ["audit", str(tmp_path), "--sql", "duckdb"])
+    assert not any(counted(done.stdout).values()), done.output
+
+
 def test_empty_names_are_counted(tmp_path: Path) -> None:
     columns = {"process": ["ann", ""], "kind": ["send", "deliver"], "message": ["m", " "], "position": [0, 0]}
     path = tmp_path / "events.parquet"
