@@ -15,6 +15,8 @@
  *
  * What is expected is a number for each channel and origin.  The paper keeps sets of messages; but each channel brings those of one
  * origin in the order in which it sent them, so where any is expected, the next that comes is one.  At rest all are 0.
+ * Beside them stands the newest number of each origin.  The order does not need it; but a copy too many would count as new, and
+ * go round for ever: so it is refused.
  * A message carries its name and nothing else, in a group of any size.  Packets: n (n - 1) per message.
  *
  * Why all must get every message: it travels through processes for which it is not meant.  One that is no destination sends it on and
@@ -35,12 +37,12 @@ static const busq_order_kind kinds[] = {{"data", true}};
 /* Behind it an outbox: messages of one's own of which copies are expected. */
 typedef struct {
   busq_order_group group;
-  uint32_t expected[]; /* n x n: from each process, how many copies of messages of each origin */
+  uint32_t numbers[]; /* n x n: from each process, how many copies of messages of each origin are expected; n: the newest of each origin */
 } prc_state;
 
 static size_t prc_head_size(const busq_order_group *group)
 {
-  return BUSQ_ALIGN_UP(sizeof(prc_state) + sizeof(uint32_t) * group->n_processes * group->n_processes, 8);
+  return BUSQ_ALIGN_UP(sizeof(prc_state) + sizeof(uint32_t) * group->n_processes * (group->n_processes + 1), 8);
 }
 
 static busq_outbox *mine_of(const prc_state *self)
@@ -50,7 +52,17 @@ static busq_outbox *mine_of(const prc_state *self)
 
 static uint32_t *expected_from(prc_state *self, uint32_t process)
 {
-  return &self->expected[(size_t)process * self->group.n_processes];
+  return &self->numbers[(size_t)process * self->group.n_processes];
+}
+
+static uint32_t *newest_of(prc_state *self, uint32_t origin)
+{
+  return &expected_from(self, self->group.n_processes)[origin];
+}
+
+static bool is_own(const prc_state *self, uint64_t message)
+{
+  return busq_message_origin(message) == self->group.self;
 }
 
 static void expect(prc_state *self, uint32_t origin)
@@ -98,28 +110,31 @@ static int submit(prc_state *self, const busq_order_event *event, busq_order_eff
   return BUSQ_OK;
 }
 
-static void receive_first(prc_state *self, const busq_order_event *event, busq_order_effects *effects)
+static int receive_first(prc_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const uint64_t message = event->packet.message;
+  uint32_t *newest = newest_of(self, busq_message_origin(message));
+  if (is_own(self, message) || busq_message_number(message) <= *newest)
+    return BUSQ_CORRUPT;
+  *newest = busq_message_number(message);
   expect(self, busq_message_origin(message));
   send_on(message, effects);
   if (event->is_for_me)
     busq_do_deliver(effects, message);
   else
     busq_do_drop(effects, message);
+  --expected_from(self, event->packet.from)[busq_message_origin(message)];
+  return BUSQ_OK;
 }
 
 static int receive(prc_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   const uint32_t origin = busq_message_origin(event->packet.message);
   uint32_t *expected = &expected_from(self, event->packet.from)[origin];
-  if (!*expected && origin == self->group.self)
-    return BUSQ_CORRUPT;
-  if (*expected)
-    busq_do_ignore(effects);
-  else
-    receive_first(self, event, effects);
+  if (!*expected)
+    return receive_first(self, event, effects);
   --*expected;
+  busq_do_ignore(effects);
   return BUSQ_OK;
 }
 
@@ -132,7 +147,7 @@ static int prc_step(void *state, const busq_order_event *event, busq_order_effec
   else if (event->kind == BUSQ_ON_RECEIVE)
     result = receive(self, event, effects);
   else if (event->kind == BUSQ_ON_SUSPECT)
-    memset(expected_from(self, event->packet.from), 0, self->group.n_processes * sizeof *self->expected);
+    memset(expected_from(self, event->packet.from), 0, self->group.n_processes * sizeof *self->numbers);
   if (result == BUSQ_OK)
     end_mine(self, effects);
   return result;
@@ -157,7 +172,8 @@ static void prc_rename(const void *from, void *to, const uint32_t *names)
   prc_state *renamed = to;
   busq_rename_begin(from, to, busq_order_state_size(&busq_order_prc, &self->group), names);
   for (uint32_t process = 0; process < n; process++)
-    busq_rename_words(&self->expected[(size_t)process * n], expected_from(renamed, names[process]), n, names);
+    busq_rename_words(&self->numbers[(size_t)process * n], expected_from(renamed, names[process]), n, names);
+  busq_rename_words(&self->numbers[(size_t)n * n], newest_of(renamed, 0), n, names);
   busq_rename_outbox(mine_of(renamed), names);
 }
 

@@ -288,7 +288,7 @@ MUTANTS = [
         ),
         (
             "it is forgotten when the last process has not sent its copy",
-            "duplicated",
+            "refused",
             Bound(3, 1),
             (
                 "    if (process != self->group.self && !busq_group_suspects(&self->group, process))\n",
@@ -299,7 +299,7 @@ MUTANTS = [
             "the first copy is expected once more",
             "lost",
             Bound(2, 2),
-            ("  --*expected;\n", "  *expected -= effects->n == 1;\n"),
+            ("  --expected_from(self, event->packet.from)[busq_message_origin(message)];\n", ""),
         ),
     ),
     *slips(
