@@ -365,7 +365,7 @@ class Queue(_Base[_T]):
 
         Errors: queue.Full (`busq.Full`) if `maxsize` were there until the timeout; ValueError if the queue was closed
         here, or the object is too large for its bus; what pickling raises; BrokenPipeError if the queue is gone;
-        OSError.
+        RuntimeError if it found no room, and no thread can be begun that would put it later; OSError.  None has put it.
 
         Cost: a pickle, and 0.3 microseconds; a system call only to wake a reader that waits.  Buffers of 256 KiB and
         more that come out of band, and with `views` all of them, are copied once, into shared memory.

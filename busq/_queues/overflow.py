@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import _thread
 import collections
+import contextlib
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from busq import errors
@@ -115,38 +116,48 @@ class Overflow:
         self.is_cancelled = False
 
     def append(self, data: Any, target: int) -> bool:
-        """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended."""
+        """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended.
+
+        RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.
+        """
         try:
-            is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
-            if is_kept is None:  # that peer counts for another queue
-                with nothing_sent():
-                    counter = self._counter.peer()
-                is_kept = core.keep(self.items, counter, self.key, self._bound, data, target)
-            return is_kept is True
+            with contextlib.nullcontext() if self._fed.locked() else self._begun():
+                return self._keep(data, target)
         finally:
             try:
-                self._go_on()
+                await_so(self._goes_on)  # a thread may just have ended, and left room for another one
             except BaseException:  # of a handler: what it has kept from its thread no later call may come to put
-                self._go_on()
+                self._goes_on()
                 raise
+
+    def _keep(self, data: Any, target: int) -> bool:
+        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
+        if is_kept is None:  # that peer counts for another queue
+            with nothing_sent():
+                counter = self._counter.peer()
+            is_kept = core.keep(self.items, counter, self.key, self._bound, data, target)
+        return is_kept is True
 
     def tally(self) -> int:
         """Return how much waits in all processes."""
         return int(self._home.raw.tally(self.key))
 
-    def _begin(self) -> None:
-        """Return once a thread is at work.
+    @contextlib.contextmanager
+    def _begun(self) -> Iterator[None]:
+        """Have a thread at work, which begins to put behind the block.
 
-        It begins to put once the call has gone on, and perhaps has put more: otherwise it could be through with the
-        only object, and `join` return, while the call waits for its core between two of them.
+        And once the call has gone on, and perhaps has put more: otherwise it could be through with the only object, and
+        `join` return, while the call waits for its core between two of them.
         """
         await_exit()
         begun, gone_on = _thread.allocate_lock(), _thread.allocate_lock()
         begun.acquire()
         gone_on.acquire()
         try:
-            _thread.start_new_thread(self._feed, (begun, gone_on))
-            begun.acquire()
+            with nothing_sent():
+                _thread.start_new_thread(self._feed, (begun, gone_on))
+                begun.acquire()
+            yield
         finally:
             gone_on.release()
 
@@ -230,10 +241,16 @@ class Overflow:
         await_so(lambda: self._has_gone() and self not in list(overflows.values()))
 
     def _has_gone(self) -> bool:
-        self._go_on()
-        return not self.items
+        return self._goes_on() and not self.items
 
-    def _go_on(self) -> None:
-        """Have a thread at work where something waits."""
+    def _goes_on(self) -> bool:
+        """Have a thread at work where something waits; False where none can be begun now."""
         if self.items and not self._fed.locked():
-            self._begin()
+            try:
+                with self._begun():
+                    pass
+            except RuntimeError as error:
+                if is_by_handler(error):
+                    raise
+                return False
+        return True

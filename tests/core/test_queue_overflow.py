@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import errno
+import pickle
 import threading
 import time
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from conftest import PATIENCE_S
 
 import busq
 from busq import queues
+from busq._port.deadline import Deadline
 from busq._queues import home, overflow
 
 CAPACITY = 4
@@ -58,6 +60,48 @@ def test_nothing_is_lost_where_the_system_is_short_of_something_for_a_while(
     assert [record.message for record in caplog.records] == [
         f"3 objects wait to be put into a queue, until there is no: {error!r}"
     ]
+
+
+@pytest.fixture
+def threads_again() -> Iterator[Callable[[], object]]:
+    """No thread can be begun any more, for a stack of so many bytes finds no addresses, until this is called."""
+    before = threading.stack_size(1 << 46)
+    yield lambda: threading.stack_size(before)
+    threading.stack_size(before)
+
+
+def test_where_no_thread_can_be_begun_nothing_is_kept(
+    make_bus: Callable[..., busq.Bus], threads_again: Callable[[], object]
+) -> None:
+    """As with multiprocessing's: `put` raises, and what it was asked to put is nowhere."""
+    queue: busq.Queue[object] = busq.Queue(bus=make_bus(capacity=CAPACITY, arena=1 << 20))
+    sent: busq.Queue[int] = busq.Queue()
+    for number in range(CAPACITY):
+        queue.put(number)
+    for put in (queue.put, queue.put_nowait):
+        with pytest.raises(RuntimeError, match="new thread"):
+            put(["not kept", sent])
+    assert queue.qsize() == CAPACITY
+    assert sent._home.raw.handed(sent._name, 0) == 0
+    queue._local.overflow.join()  # nothing waits
+    assert queue.get() == 0
+    queue.put(CAPACITY)  # for which there is room
+    threads_again()
+    for number in range(CAPACITY + 1, 2 * CAPACITY):
+        queue.put(number)
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(2 * CAPACITY - 1)] == list(range(1, 2 * CAPACITY))
+    assert queue.empty()
+
+
+def test_what_is_kept_waits_until_a_thread_can_be_begun(make_bus: Callable[..., busq.Bus], threads_again: Any) -> None:
+    queue: busq.Queue[object] = busq.Queue(bus=make_bus(capacity=CAPACITY, arena=1 << 20))
+    waits = queue._local.overflow
+    assert waits._keep(pickle.dumps("it"), queue._local.find())  # its thread has ended before it saw that
+    for _ in range(3):
+        assert not waits.wait(Deadline(0))
+    threads_again()
+    waits.join()
+    assert queue.get_nowait() == "it"
 
 
 def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(

@@ -206,14 +206,16 @@ def test_a_put_that_is_struck_as_it_begins_the_thread_holds_it_up_no_longer(monk
         _thread.start_new_thread(*arguments)
         raise StruckError
 
-    queue = busq.Queue[int]()
+    queue = busq.Queue[Any]()
     for number in range(CAPACITY):
         queue.put(number)
     monkeypatch.setattr(overflow, "_STRUCK_S", 10 * PATIENCE_S)
     threads = SimpleNamespace(allocate_lock=_thread.allocate_lock, start_new_thread=begin_and_be_struck)
-    monkeypatch.setattr(overflow, "_thread", threads)
-    with pytest.raises(StruckError):
-        queue.put(CAPACITY)
+    with monkeypatch.context() as patch:
+        patch.setattr(overflow, "_thread", threads)
+        with pytest.raises(StruckError):
+            queue.put("struck before it is kept")
+    queue.put(CAPACITY)
     assert [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY + 1)] == list(range(CAPACITY + 1))
 
 
