@@ -150,6 +150,8 @@ def test_what_is_for_its_sender_too_may_end_in_the_step_in_which_it_comes_back(o
         *itertools.product([name for name in GO_ON if name not in SLOW], [{"broadcast": False}]),
         *((f"{name}:on_crash=go-on", {"messages": 2}) for name in CAUSAL),
         ("mfss:on_crash=go-on", {"messages": 2}),
+        ("sync:on_crash=go-on", {"messages": 2}),
+        ("fifo-ack:on_crash=go-on", {"messages": 2}),
         ("cykas:on_crash=go-on", {"messages": 2, "destinations": EAGER}),
     ],
     ids=str,
