@@ -29,7 +29,8 @@ SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "160"))
 VAGUE_SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "40"))  # with rows of unknown kinds
 BLOCKS = 10  # of shapes, so that workers share them
 
-NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous"}
+# The audit leaves open what the oracle knows: also which column is the process, where one sent and delivered all.
+NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous", "other-column"}
 
 Rows = list[list[Row]]
 
@@ -92,8 +93,7 @@ def assert_vague_alike(seed: int, folder: Path) -> None:
     for name, source in sources_of(drawn).items() if drawn.is_unique and any(map(any, drawn.truth.values())) else ():
         found, rows = audit(read(source)), drawn.truth[name]
         kinds = {finding.kind for finding in found.findings}
-        doubts = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous", "other-column"}
-        may_doubt = not drawn.has_order or bool(kinds & doubts)
+        may_doubt = not drawn.has_order or bool(kinds & NOT_FOR_THE_ORACLE)
         has_destinations = drawn.is_broadcast or "destinations" not in drawn.shape.without
         facts = {"has_destinations": has_destinations, "may_doubt": may_doubt}
         facts["tells_sender"] = drawn.shape.tells_sender and tell_senders(rows)
@@ -107,8 +107,9 @@ def test_verdicts_are_true_whatever_rows_of_unknown_kinds_mean(block: int, tmp_p
         assert_vague_alike(seed, tmp_path / f"{seed}")
 
 
-# Of the first 20,000 these were judged otherwise, once: nothing shows their order of events, and something comes again.
-PINNED = (1965, 2403, 4109, 7939, 8777, 10204, 12104, 13263, 14072, 15138, 15890, 16203, 16803, 18507)
+# Of the first 20,000 these were judged otherwise, once: nothing shows their order of events, and something comes again;
+# or, the last one, all rows are of one node.
+PINNED = (1965, 2403, 4109, 7939, 8777, 10204, 12104, 13263, 14072, 15138, 15890, 16203, 16803, 18507, 18631)
 
 
 @pytest.mark.parametrize("seed", PINNED)
