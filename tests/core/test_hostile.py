@@ -350,7 +350,15 @@ VICTIM_FIELDS = [
     "name",
 ]
 RECORD_BYTES = 48
-CONFIG = {"peers": 4, "capacity": 8, "arena": 1 << 16}
+CONFIGS = {
+    "whole": {"peers": 4, "capacity": 8, "arena": 1 << 16},
+    "short": {
+        "peers": 4,
+        "capacity": 300,
+        "arena": 1 << 16,
+        "reserve": False,
+    },  # the backing says where a message stands
+}
 DOCUMENTED = (busq.BusqError, ValueError, OSError)
 
 words = st.one_of(
@@ -391,8 +399,8 @@ def steps_with(layout: dict[str, int]) -> st.SearchStrategy[list[tuple[Any, ...]
 class Company:
     """Ann and Bea, in contact with each other; the victim, whose words are changed, and its friend, in contact too."""
 
-    def __init__(self, directory: Path, layout: dict[str, int]) -> None:
-        self.bus = busq.Bus.create("company", **CONFIG)
+    def __init__(self, directory: Path, layout: dict[str, int], rings: str) -> None:
+        self.bus = busq.Bus.create("company", **CONFIGS[rings])
         self.ann, self.bea, self.victim, self.friend = map(self.bus.join, ("ann", "bea", "victim", "friend"))
         slots = {peer["name"]: peer["slot"] for peer in self.bus.stats()["peers"]}
         self.begin = {
@@ -457,9 +465,9 @@ class Company:
         assert self.ann.recv(timeout=PATIENCE_S).data == b"heard"
 
 
-def goes_through(directory: str, layout: dict[str, int], steps: list[tuple[Any, ...]]) -> int:
+def goes_through(directory: str, layout: dict[str, int], rings: str, steps: list[tuple[Any, ...]]) -> int:
     os.environ["BUSQ_DIR"] = directory
-    company = Company(Path(directory), layout)
+    company = Company(Path(directory), layout, rings)
     for step in steps:
         if step[0] in ("set", "flip"):
             company.change(*step)
@@ -472,13 +480,16 @@ def goes_through(directory: str, layout: dict[str, int], steps: list[tuple[Any, 
 
 
 @pytest.mark.long
-def test_a_peer_whose_words_are_changed_gets_errors_and_the_others_go_on(hostile: str, bus_directory: Path) -> None:
-    directory = bus_directory / "company"
+@pytest.mark.parametrize("rings", CONFIGS)
+def test_a_peer_whose_words_are_changed_gets_errors_and_the_others_go_on(
+    hostile: str, bus_directory: Path, rings: str
+) -> None:
+    directory = bus_directory / f"company-{rings}"
     directory.mkdir(mode=0o700)
     monkey = os.environ["BUSQ_DIR"]
     os.environ["BUSQ_DIR"] = str(directory)
     try:
-        busq.Bus.create("layout", **CONFIG).close()
+        busq.Bus.create("layout", **CONFIGS[rings]).close()
     finally:
         os.environ["BUSQ_DIR"] = monkey
     lines = run(hostile, directory, "layout", "layout").split()
@@ -488,7 +499,7 @@ def test_a_peer_whose_words_are_changed_gets_errors_and_the_others_go_on(hostile
     @given(steps=steps_with(layout))
     def check(steps: list[tuple[Any, ...]]) -> None:
         (directory / "company").unlink(missing_ok=True)
-        child = Child(goes_through, (str(directory), layout, steps))
+        child = Child(goes_through, (str(directory), layout, rings, steps))
         try:
             assert child.result(20) == len(steps)
         finally:
