@@ -350,14 +350,9 @@ VICTIM_FIELDS = [
     "name",
 ]
 RECORD_BYTES = 48
-CONFIGS = {
+CONFIGS: dict[str, dict[str, Any]] = {
     "whole": {"peers": 4, "capacity": 8, "arena": 1 << 16},
-    "short": {
-        "peers": 4,
-        "capacity": 300,
-        "arena": 1 << 16,
-        "reserve": False,
-    },  # the backing says where a message stands
+    "short": {"peers": 4, "capacity": 300, "arena": 1 << 16, "reserve": False},
 }
 DOCUMENTED = (busq.BusqError, ValueError, OSError)
 
