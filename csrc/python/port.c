@@ -6,19 +6,6 @@
 
 /* ---- names of senders ---- */
 
-/* The name of a sender, if it is the one that is known of its slot. */
-static PyObject *port_known_name(Port *self, const busq_message *message)
-{
-  PyObject *name = NULL;
-  if (message->sender < self->slots && busq_flag_take(&self->names_flag)) {
-    const sender_name *known = &self->names[message->sender];
-    if (known->name && known->life == message->sender_life)
-      name = new_ref(known->name);
-    busq_flag_drop(&self->names_flag);
-  }
-  return name;
-}
-
 /* The name that it takes the place of waits in `replaced`: where there is no interpreter lock, letting go of an object may wait, and
  * nothing waits between receive_begin and receive_end (threads.h). */
 static void port_learn_name(Port *self, const busq_message *message, PyObject *name)
@@ -46,15 +33,12 @@ void port_drop_replaced(Port *self)
   Py_XDECREF(name);
 }
 
-PyObject *port_sender(Port *self, const busq_message *message, int *result)
+PyObject *port_look_up_sender(Port *self, const busq_message *message, int *result)
 {
   char text[256];
   size_t bytes;
-  PyObject *name = port_known_name(self, message);
-  if (name)
-    return name;
   *result = busq_peer_slot_name(self->peer, message->sender, message->sender_life, text, &bytes);
-  name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
+  PyObject *name = *result == BUSQ_OK ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)bytes, "replace") : NULL;
   if (name)
     port_learn_name(self, message, name);
   return name;
@@ -70,6 +54,20 @@ int port_known_target(Port *self, PyObject *name, uint64_t *target)
   *target = PyLong_AsUnsignedLongLong(found);
   busq_item_drop(found);
   return 1;
+}
+
+int port_known_single(Port *self, PyObject *name, uint64_t *target)
+{
+  const int known = port_known_target(self, name, target);
+#ifndef Py_GIL_DISABLED
+  if (known > 0 && PyUnicode_CheckExact(name)) {
+    PyObject *replaced = self->last_to;
+    self->last_to = new_ref(name);
+    self->last_target = *target;
+    Py_XDECREF(replaced);
+  }
+#endif
+  return known;
 }
 
 int port_target(Port *self, PyObject *name, uint64_t *target)
@@ -92,6 +90,7 @@ int port_target(Port *self, PyObject *name, uint64_t *target)
 
 int port_forget(Port *self, PyObject *name)
 {
+  Py_CLEAR(self->last_to);
   if (PyDict_DelItem(self->targets, name) == 0)
     return 1;
   if (!PyErr_ExceptionMatches(PyExc_KeyError))
@@ -464,7 +463,7 @@ static void port_dealloc(Port *self)
   PyTypeObject *type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   (void)port_clear(self);
-  PyObject *all[] = {(PyObject *)self->peer_owner, self->module,     self->name,       self->targets, self->replaced,
+  PyObject *all[] = {(PyObject *)self->peer_owner, self->module,     self->name,       self->targets, self->last_to, self->replaced,
                      self->ask.waiting,        self->ask.leader, self->ask.asleep};
   for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
     Py_XDECREF(all[i]);

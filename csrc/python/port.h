@@ -47,6 +47,8 @@ typedef struct {
   int is_closed;
   int takes_back_dropped;  /* what it has received to be acknowledged, and nothing holds any more */
   PyObject *targets; /* dict: name -> target */
+  PyObject *last_to; /* str: of those, the one that was looked up last; or NULL */
+  uint64_t last_target;
   sender_name *names;
   PyObject *replaced;   /* by another one in `names`; or NULL */
   busq_flag names_flag; /* of both */
@@ -78,12 +80,34 @@ static inline int port_has_joined(const Port *self)
 /* Joins with what the core has made, which is NULL from then on.  False with an exception. */
 int port_open(Port *self, PyObject *module, busq_peer **peer, uint32_t slots);
 
+/* The name of a sender, if it is the one that is known of its slot. */
+static inline PyObject *port_known_name(Port *self, const busq_message *message)
+{
+  PyObject *name = NULL;
+  if (message->sender < self->slots && busq_flag_take(&self->names_flag)) {
+    const sender_name *known = &self->names[message->sender];
+    if (known->name && known->life == message->sender_life)
+      name = new_ref(known->name);
+    busq_flag_drop(&self->names_flag);
+  }
+  return name;
+}
+
+PyObject *port_look_up_sender(Port *self, const busq_message *message, int *result);
 /* The name of a sender, remembered per slot; a new reference.  NULL with BUSQ_OK in *result: out of memory.  A slot keeps the name of
  * its peer while messages from it are in a queue, so this comes before such a message is taken. */
-PyObject *port_sender(Port *self, const busq_message *message, int *result);
+static inline PyObject *port_sender(Port *self, const busq_message *message, int *result)
+{
+  PyObject *name = port_known_name(self, message);
+  return name ? name : port_look_up_sender(self, message, result);
+}
+
 void port_drop_replaced(Port *self);
 /* A name's target, from what is remembered: 1, 0 where it is not known, or -1 with an exception. */
 int port_known_target(Port *self, PyObject *name, uint64_t *target);
+/* Finds the target of a single receiver, and remembers it by the object, since an application mostly sends to one name.  Not where there
+ * is no interpreter lock: a thread might take the name of one and the target of another. */
+int port_known_single(Port *self, PyObject *name, uint64_t *target);
 /* Finds a target, and looks it up where it is not known: a result, or RAISED. */
 int port_target(Port *self, PyObject *name, uint64_t *target);
 int port_forget(Port *self, PyObject *name);

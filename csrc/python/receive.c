@@ -25,9 +25,14 @@ static int is_wide_view(const busq_message *found)
   return tail.flags & BUSQ_WIDE_VIEW;
 }
 
+static int is_control(const busq_message *found)
+{
+  return (found->form & ~BUSQ_FORM_ENVELOPE) == BUSQ_FORM_CONTROL;
+}
+
 static message_kind kind_of(const busq_message *found)
 {
-  if ((found->form & ~BUSQ_FORM_ENVELOPE) == BUSQ_FORM_CONTROL)
+  if (is_control(found))
     return KIND_CONTROL;
   if (is_wide_view(found))
     return KIND_VIEW;
@@ -203,10 +208,10 @@ void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *f
 }
 
 /* Between begin and end: what stands next, without words of the library, unless those are wanted. */
-static int peek(Port *self, busq_message *found, int takes_words)
+__attribute__((always_inline)) static inline int peek(Port *self, busq_message *found, int takes_words)
 {
   int result;
-  while ((result = busq_peer_receive_peek(self->peer, found)) == BUSQ_OK && !takes_words && kind_of(found) == KIND_CONTROL)
+  while ((result = busq_peer_receive_peek(self->peer, found)) == BUSQ_OK && __builtin_expect(!takes_words && is_control(found), 0))
     busq_peer_receive_take(self->peer, BUSQ_TAKE_COPIED);
   return result;
 }

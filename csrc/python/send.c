@@ -7,8 +7,12 @@
 /* Looking a name up may run Python code (a str with a hash or an equality of its own), and that may take anything out of the list. */
 __attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self, PyObject *to, uint64_t *targets)
 {
+  if (to == self->last_to) {
+    *targets = self->last_target;
+    return 1;
+  }
   if (IS_STR(to))
-    return port_known_target(self, to, targets);
+    return port_known_single(self, to, targets);
   const int is_tuple = PyTuple_Check(to);
   if (!is_tuple && !PyList_Check(to))
     return 0;

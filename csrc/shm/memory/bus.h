@@ -123,7 +123,9 @@ BUSQ_COLD bool busq_bus_has_units_now(const busq_bus *bus, uint64_t end);
 /* Is there memory up to that unit?  Whatever reads a unit from shared memory asks this first. */
 BUSQ_ALWAYS_INLINE bool busq_bus_has_units(const busq_bus *bus, uint64_t end)
 {
-  return BUSQ_LIKELY(end <= busq_load_relaxed(&bus->units)) || busq_bus_has_units_now(bus, end);
+  if (BUSQ_UNLIKELY(end > busq_load_relaxed(&bus->units)))
+    return busq_bus_has_units_now(bus, end);
+  return true;
 }
 
 BUSQ_ALWAYS_INLINE bool busq_bus_has_bytes(const busq_bus *bus, uint64_t end)

@@ -35,11 +35,11 @@ BUSQ_ALWAYS_INLINE bool busq_found_fill(const busq_bus *bus, uint32_t slot, busq
   const uint64_t size_bytes = busq_load_relaxed(&record->size_bytes);
   const uint64_t begin = (uint64_t)reference.record * BUSQ_LAYOUT_UNIT_BYTES;
   const uint64_t end = begin + busq_record_payload_offset(destinations, size_bytes) + size_bytes;
-  if (destinations == 0 || destinations > bus->geometry.peers || busq_record_sender(record) != reference.sender ||
-      reference.sender >= busq_slots_reached(bus) || !busq_bus_has_bytes(bus, end))
+  if (BUSQ_UNLIKELY(destinations == 0 || destinations > bus->geometry.peers || busq_record_sender(record) != reference.sender ||
+                    reference.sender >= busq_slots_reached(bus) || !busq_bus_has_bytes(bus, end)))
     return false;
   found->mark = destinations == 1 ? 0 : busq_record_mark_of(record, destinations, slot);
-  if (found->mark == BUSQ_NO_MARK || record->destination[found->mark].slot != slot)
+  if (BUSQ_UNLIKELY(found->mark == BUSQ_NO_MARK || record->destination[found->mark].slot != slot))
     return false;
   found->record = record;
   found->payload = (const char *)record + (end - size_bytes - begin);
