@@ -3,6 +3,7 @@
 #include <busq_texts.h>
 #include <pythread.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- names of senders ---- */
 
@@ -56,18 +57,30 @@ int port_known_target(Port *self, PyObject *name, uint64_t *target)
   return 1;
 }
 
-int port_known_single(Port *self, PyObject *name, uint64_t *target)
+/* Neither it nor what it stands for can change: a name of a class of its own may be equal to another one each time. */
+static int is_fixed(PyObject *to, Py_ssize_t count)
 {
-  const int known = port_known_target(self, name, target);
-#ifndef Py_GIL_DISABLED
-  if (known > 0 && PyUnicode_CheckExact(name)) {
-    PyObject *replaced = self->last_to;
-    self->last_to = new_ref(name);
-    self->last_target = *target;
-    Py_XDECREF(replaced);
-  }
+  if (PyUnicode_CheckExact(to))
+    return 1;
+  int are_plain = PyTuple_CheckExact(to);
+  for (Py_ssize_t i = 0; i < count && are_plain; i++)
+    are_plain = PyUnicode_CheckExact(PyTuple_GetItem(to, i));
+  return are_plain;
+}
+
+void port_remember(Port *self, PyObject *to, const uint64_t *targets, Py_ssize_t count)
+{
+  if (count > LAST_MAX || !is_fixed(to, count))
+    return;
+#ifdef Py_GIL_DISABLED
+  (void)self, (void)targets;
+#else
+  PyObject *replaced = self->last_to;
+  self->last_to = new_ref(to);
+  self->n_last = count;
+  memcpy(self->last_targets, targets, (size_t)count * sizeof *targets);
+  Py_XDECREF(replaced);
 #endif
-  return known;
 }
 
 int port_target(Port *self, PyObject *name, uint64_t *target)

@@ -21,7 +21,8 @@
 /* Payloads up to this size are copied in with the interpreter's lock held, and parts gathered. */
 enum {
   SEND_BYTES_MAX = 65536,
-  TARGETS_MAX = 64
+  TARGETS_MAX = 64,
+  LAST_MAX = 8 /* receivers that are remembered together */
 };
 
 typedef struct {
@@ -47,8 +48,9 @@ typedef struct {
   int is_closed;
   int takes_back_dropped;  /* what it has received to be acknowledged, and nothing holds any more */
   PyObject *targets; /* dict: name -> target */
-  PyObject *last_to; /* str: of those, the one that was looked up last; or NULL */
-  uint64_t last_target;
+  PyObject *last_to; /* str, or tuple of them: the receivers that were looked up last; or NULL */
+  Py_ssize_t n_last;
+  uint64_t last_targets[LAST_MAX]; /* theirs */
   sender_name *names;
   PyObject *replaced;   /* by another one in `names`; or NULL */
   busq_flag names_flag; /* of both */
@@ -105,9 +107,9 @@ static inline PyObject *port_sender(Port *self, const busq_message *message, int
 void port_drop_replaced(Port *self);
 /* A name's target, from what is remembered: 1, 0 where it is not known, or -1 with an exception. */
 int port_known_target(Port *self, PyObject *name, uint64_t *target);
-/* Finds the target of a single receiver, and remembers it by the object, since an application mostly sends to one name.  Not where there
- * is no interpreter lock: a thread might take the name of one and the target of another. */
-int port_known_single(Port *self, PyObject *name, uint64_t *target);
+/* Remembers the receivers of a call by their object, which can't change, since an application mostly sends to the same.  Not where there is
+ * no interpreter lock: a thread might take the names of one call and the targets of another. */
+void port_remember(Port *self, PyObject *to, const uint64_t *targets, Py_ssize_t count);
 /* Finds a target, and looks it up where it is not known: a result, or RAISED. */
 int port_target(Port *self, PyObject *name, uint64_t *target);
 int port_forget(Port *self, PyObject *name);

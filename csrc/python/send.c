@@ -5,14 +5,10 @@
 /* ---- receivers ---- */
 
 /* Looking a name up may run Python code (a str with a hash or an equality of its own), and that may take anything out of the list. */
-__attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self, PyObject *to, uint64_t *targets)
+__attribute__((noinline)) static Py_ssize_t look_up_targets(Port *self, PyObject *to, uint64_t *targets)
 {
-  if (to == self->last_to) {
-    *targets = self->last_target;
-    return 1;
-  }
   if (IS_STR(to))
-    return port_known_single(self, to, targets);
+    return port_known_target(self, to, targets);
   const int is_tuple = PyTuple_Check(to);
   if (!is_tuple && !PyList_Check(to))
     return 0;
@@ -25,6 +21,19 @@ __attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self,
       return found;
   }
   return count <= TARGETS_MAX ? count : 0;
+}
+
+__attribute__((always_inline)) static inline Py_ssize_t find_targets(Port *self, PyObject *to, uint64_t *targets)
+{
+  if (to == self->last_to) {
+    for (Py_ssize_t i = 0; i < self->n_last; i++)
+      targets[i] = self->last_targets[i];
+    return self->n_last;
+  }
+  const Py_ssize_t count = look_up_targets(self, to, targets);
+  if (count > 0)
+    port_remember(self, to, targets, count);
+  return count;
 }
 
 static int is_handle(const busq_state *state, PyObject *object)
