@@ -93,6 +93,16 @@ TEST(test_on_a_full_disk_those_that_are_there_go_on)
   CHECK_EQUAL(numbered(AT_ONCE)->slot, AT_ONCE);
 }
 
+/* Another process has reached more since this one looked: it needs no memory, which there may be none of any more. */
+TEST(test_who_looks_late_takes_what_others_have_reached)
+{
+  late_bus();
+  CHECK_EQUAL(busq_slots_reach(company_bus, AT_ONCE), BUSQ_OK);
+  disk_is_full = true;
+  CHECK_EQUAL(busq_slots_reach(company_bus, AT_ONCE), BUSQ_OK);
+  CHECK_EQUAL(busq_slots_reached(company_bus), 2 * AT_ONCE);
+}
+
 /* As a process does that was stopped behind its first step, and goes on when the places are in use. */
 TEST(test_who_makes_places_late_changes_none)
 {

@@ -128,7 +128,7 @@ static int slot_find_new(const busq_peer *peer, busq_grave *grave, bool is_choos
   int result = BUSQ_OK;
   *slotp = *n_held = 0;
   while (!slot_find_from(peer, grave, *slotp, is_choosy, slotp, n_held))
-    if ((result = busq_slots_reach(grave->bus)) != BUSQ_OK)
+    if ((result = busq_slots_reach(grave->bus, *slotp)) != BUSQ_OK)
       return result;
   return BUSQ_OK;
 }

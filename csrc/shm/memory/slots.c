@@ -23,11 +23,13 @@ void busq_slots_init(busq_bus *bus, uint32_t first, uint32_t end)
   }
 }
 
-int busq_slots_reach(busq_bus *bus)
+int busq_slots_reach(busq_bus *bus, uint32_t end)
 {
   const uint32_t found = busq_load_acquire(&bus->header->slots_reached); /* lower than what is seen if damaged */
   const uint32_t seen = busq_slots_reached(bus), left = bus->geometry.peers - seen;
   const uint32_t more = left < busq_slots_at_once ? left : busq_slots_at_once;
+  if (seen > end)
+    return BUSQ_OK;
   if (!more)
     return BUSQ_EMPTY;
   const int result = busq_reserve_slots(bus, seen, more);

@@ -20,7 +20,8 @@
 
 /* Makes slots new, in memory that is zero or was made new before. */
 void busq_slots_init(busq_bus *bus, uint32_t first, uint32_t end);
-/* Reaches some more.  BUSQ_EMPTY where there are none; the error where there is no memory for them. */
-BUSQ_COLD int busq_slots_reach(busq_bus *bus);
+/* Reaches some behind that end, unless another process has.  BUSQ_EMPTY where there are none; the error where there is no
+ * memory for them. */
+BUSQ_COLD int busq_slots_reach(busq_bus *bus, uint32_t end);
 
 #endif /* BUSQ_SHM_MEMORY_SLOTS_H */
