@@ -58,6 +58,8 @@ bool busq_source_life_add(busq_source *from, uint32_t incarnation, uint32_t inde
 
 bool busq_recorder_life_look_up(busq_recorder *self, uint32_t slot)
 {
+  if (slot >= busq_slots_reached(self->bus))
+    return false;
   busq_slot *peer = &self->bus->slots[slot];
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1];
   const uint64_t word = busq_load_acquire(&peer->life);

@@ -103,6 +103,18 @@ TEST(test_who_looks_late_takes_what_others_have_reached)
   CHECK_EQUAL(busq_slots_reached(company_bus), 2 * AT_ONCE);
 }
 
+/* A look would take memory, or be a SIGBUS where there is none. */
+TEST(test_no_number_from_outside_leads_behind_what_is_reached)
+{
+  late_bus();
+  busq_peer *alice = numbered(0);
+  (void)numbered(1);
+  const uint64_t bob = UINT64_C(1) << 16 | 1, nobody = UINT64_C(1) << 16 | (PEERS - 1), both[] = {bob, nobody};
+  CHECK_EQUAL(busq_peer_send(alice, &bob, 1, "it", 2, 0), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_send(alice, &nobody, 1, "it", 2, 0), BUSQ_INVALID);
+  CHECK_EQUAL(busq_peer_send(alice, both, 2, "it", 2, 0), BUSQ_INVALID);
+}
+
 /* As a process does that was stopped behind its first step, and goes on when the places are in use. */
 TEST(test_who_makes_places_late_changes_none)
 {

@@ -27,7 +27,7 @@ static void change_install(busq_bus *bus, void *about, const busq_claim_look *lo
   busq_view_event change;
   const uint64_t number = busq_claim_number(look->word) + 1;
   if (!busq_claim_read(bus, look, &change, sizeof change) || change.number != number ||
-      change.slot >= bus->geometry.peers)
+      change.slot >= busq_slots_reached(bus))
     return;
   if (change.what == BUSQ_CHANGE_ENTERS)
     busq_numbered_install(&group->member[change.slot], number, busq_member_in(change.incarnation, change.life));

@@ -336,7 +336,7 @@ uint32_t busq_node_handles_of(const busq_peer *peer, const busq_message *message
     return 0;
   for (uint32_t i = 0; i < message->n_handles && i < BUSQ_NODE_HANDLES_MAX; i++) {
     const busq_node_name name = busq_node_unpack(busq_message_node(message, message->n_nodes + i));
-    if (busq_node_at(peer->bus, name) && !busq_node_is_own(peer, name))
+    if (busq_node_at(peer->bus, name) && name.slot < busq_slots_reached(peer->bus) && !busq_node_is_own(peer, name))
       handles[n_handles++] = name;
   }
   return n_handles;

@@ -27,12 +27,12 @@ static int destination_twice(busq_peer *peer, uint64_t target)
 int busq_destinations_sort(busq_peer *peer, const uint64_t *targets, uint32_t n_targets)
 {
   uint16_t *sorted = peer->sender.destinations;
-  const uint32_t peers = peer->bus->geometry.peers;
+  const uint32_t peers = peer->bus->geometry.peers, reached = busq_slots_reached(peer->bus);
   if (n_targets == 0)
     return busq_error(BUSQ_INVALID, "no receivers: expected 1 to %u, each of them once", peers);
   for (uint32_t i = 0; i < n_targets; i++) {
     const uint16_t slot = (uint16_t)busq_target_slot(targets[i]);
-    if (BUSQ_UNLIKELY(slot >= peers))
+    if (BUSQ_UNLIKELY(slot >= reached))
       return slot == BUSQ_TARGET_GROUP ? BUSQ_TO_GROUP : busq_error(BUSQ_INVALID, "receiver %u is slot %u of a bus with %u slots", i, slot, peers);
     uint32_t at = i;
     while (at > 0 && sorted[at - 1] > slot) {
