@@ -120,15 +120,15 @@ class Overflow:
 
         RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.
         """
-        try:
-            with contextlib.nullcontext() if self._fed.locked() else self._begun():
-                return self._keep(data, target)
-        finally:
+        with contextlib.nullcontext() if self._fed.locked() else self._begun():
             try:
-                await_so(self._goes_on)  # a thread may just have ended, and left room for another one
-            except BaseException:  # of a handler: what it has kept from its thread no later call may come to put
-                self._goes_on()
-                raise
+                return self._keep(data, target)
+            finally:
+                try:
+                    await_so(self._goes_on)  # a thread may just have ended, and left room for another one
+                except BaseException:  # of a handler: what it has kept from its thread no later call may come to put
+                    self._goes_on()
+                    raise
 
     def _keep(self, data: Any, target: int) -> bool:
         is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)

@@ -99,9 +99,12 @@ def test_what_is_kept_waits_until_a_thread_can_be_begun(make_bus: Callable[..., 
     assert waits._keep(pickle.dumps("it"), queue._local.find())  # its thread has ended before it saw that
     for _ in range(3):
         assert not waits.wait(Deadline(0))
+        with pytest.raises(RuntimeError, match="new thread"):
+            queue.put_nowait("behind it")
     threads_again()
     waits.join()
     assert queue.get_nowait() == "it"
+    assert queue.empty()
 
 
 def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(
