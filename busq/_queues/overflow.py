@@ -120,7 +120,10 @@ class Overflow:
 
         RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.
         """
-        with contextlib.nullcontext() if self._fed.locked() else self._begun():
+        is_fed = self._fed.locked()
+        if not is_fed and self._bound and self.tally() >= self._bound:
+            return False  # as it may be for long, and a thread would be begun with every look
+        with contextlib.nullcontext() if is_fed else self._begun():
             try:
                 return self._keep(data, target)
             finally:

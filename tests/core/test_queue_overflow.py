@@ -93,6 +93,22 @@ def test_where_no_thread_can_be_begun_nothing_is_kept(
     assert queue.empty()
 
 
+def test_no_thread_is_begun_where_as_much_waits_as_may(make_bus: Callable[..., busq.Bus], threads_again: Any) -> None:
+    """As it does in another process: a put that waits for that looks again and again."""
+    queue: busq.Queue[int] = busq.Queue(CAPACITY + 1, bus=make_bus(capacity=CAPACITY, arena=1 << 20))
+    for number in range(CAPACITY):
+        queue.put(number)
+    elsewhere = overflow.Overflow(queue._home, queue._name, 1)
+    assert elsewhere._keep(pickle.dumps(CAPACITY), queue._local.find())
+    for timeout in (0, 0.01):
+        with pytest.raises(busq.Full):
+            queue.put(CAPACITY + 1, timeout=timeout)
+    threads_again()
+    assert [queue.get() for _ in range(CAPACITY)] == list(range(CAPACITY))
+    elsewhere.join()
+    assert queue.get_nowait() == CAPACITY
+
+
 def test_what_is_kept_waits_until_a_thread_can_be_begun(make_bus: Callable[..., busq.Bus], threads_again: Any) -> None:
     queue: busq.Queue[object] = busq.Queue(bus=make_bus(capacity=CAPACITY, arena=1 << 20))
     waits = queue._local.overflow
