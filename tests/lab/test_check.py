@@ -128,6 +128,7 @@ WITHOUT_FIFO = {
     "lamport": ((2, 1), {"consistent", "total"}, 8),
     "lamport:ack=all": ((2, 2), {"fifo", "causal", "consistent", "total"}, 4),
     "lamport-literal": ((2, 2), {"fifo", "causal", "consistent", "total"}, 8),
+    "prc": ((2, 2), {"lost", "stuck", "refused", "kept"}, 4),  # it refuses a copy out of turn
 }
 
 

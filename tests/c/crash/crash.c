@@ -207,15 +207,20 @@ static void lane_leave_place(void)
 }
 
 /* Blocked for too long may be the busy machine's fault: again, until it is not. What blocks by itself always does. */
-static void task_run(const crash_task *task)
+static void scene_play_in_time(const crash_run *run)
 {
-  const crash_run run = run_of_task(task);
-  const uint64_t limit_ns = run.fate == FATE_STOP ? LIMIT_STOP_NS : LIMIT_KILL_NS;
+  const uint64_t limit_ns = run->fate == FATE_STOP ? LIMIT_STOP_NS : LIMIT_KILL_NS;
   for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-    (void)scene_play(&run);
+    (void)scene_play(run);
     if (lane.verdict.longest_ns <= limit_ns)
       break;
   }
+}
+
+static void task_run(const crash_task *task)
+{
+  const crash_run run = run_of_task(task);
+  scene_play_in_time(&run);
   results_add(task, &run);
 }
 
@@ -280,7 +285,7 @@ static uint64_t scene_count(unsigned scene, unsigned fate, uint64_t prior_point,
                          .kind = kind_of_fate(fate),
                          .point = POINT_NEVER,
                          .prior_point = prior_point};
-  (void)scene_play(&run);
+  scene_play_in_time(&run);
   if (lane.verdict.fault[0])
     results_add(&(crash_task){(uint8_t)scene, 0, (uint8_t)fate, POINT_NEVER, (uint16_t)prior_point}, &run);
   *prior_pointsp = cases[scene].prior ? stage->boxes[ROLE_PRIOR].accesses : 0;
