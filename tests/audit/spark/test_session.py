@@ -10,8 +10,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -247,3 +249,12 @@ def test_a_java_without_the_extra_module_is_not_asked_for_it(tmp_path: Path) -> 
 
 def test_a_java_with_the_extra_module_is_used_as_it_is(tmp_path: Path) -> None:
     assert Java(tmp_path, 21, has_extra_module=True).home_for(tmp_path / "other") == tmp_path
+
+
+def test_a_gateway_that_waits_for_ever_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C can leave the lock of `logging` taken, and py4j's thread wants to log that it ends."""
+    monkeypatch.setattr(SESSION, "STOP_S", 0.1)
+    lock_comes_back = threading.Event()
+    SESSION._shut_down(SimpleNamespace(shutdown=lock_comes_back.wait))
+    assert not lock_comes_back.is_set()
+    lock_comes_back.set()

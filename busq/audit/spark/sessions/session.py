@@ -376,8 +376,7 @@ def _end(gateway: Any) -> None:
     workers: list[psutil.Process] = []
     with contextlib.suppress(psutil.Error):
         workers = psutil.Process(process.pid).children(recursive=True) if process else []
-    with contextlib.suppress(Exception):
-        gateway.shutdown()
+    _shut_down(gateway)
     if process is None:
         return
     if process.stdin is not None:
@@ -393,6 +392,22 @@ def _end(gateway: Any) -> None:
         with contextlib.suppress(psutil.Error):
             worker.kill()
             worker.wait(STOP_S)
+
+
+def _shut_down(gateway: Any) -> None:
+    """Close the gateway, and wait for its threads for a while only.
+
+    Where Ctrl-C struck between the taking of `logging`'s lock and what lets go of it, the lock stays with this thread,
+    and a thread of the gateway that wants to log something waits for ever.  It ends with the process.
+    """
+
+    def close() -> None:
+        with contextlib.suppress(Exception):
+            gateway.shutdown()
+
+    closing = threading.Thread(target=close, name="busq-gateway-shutdown", daemon=True)
+    closing.start()
+    closing.join(STOP_S)
 
 
 # ---- what goes wrong ----
