@@ -149,6 +149,7 @@ typedef enum {
   BUSQ_OPTION_YCT_WAITS = 128,  /* and as long as it stands there for another reason, the YCT waits */
   BUSQ_OPTION_ACK_LATE = 256,   /* likewise: an eager message is acknowledged when its YCT comes */
   BUSQ_OPTION_SECRET_EAGER = 512, /* likewise: in secret mode a process sends, eagerly */
+  BUSQ_OPTION_SAFE = 2048,      /* token: a message is delivered when all processes have it */
   BUSQ_OPTION_GO_ON = BUSQ_ORDER_GO_ON /* the living go on when processes die */
 } busq_order_option;
 

@@ -29,6 +29,25 @@
  *
  * Not given: locality.  Every process works for every message.
  *
+ * With the option delivery=safe, a message is delivered when it is known that all processes have it, as in Totem's single ring (Amir,
+ * Moser, Melliar-Smith, Agarwal, Ciarfella 1995; what that calls agreed delivery is the order without the option).  The token brings along
+ * aru, all received up to, and the process that has set it:
+ *
+ *   the token leaves:         let mine be the number up to which all has come here.  If mine < aru, or it was set here, or by no process:
+ *                             aru = mine, set here, or by none where that is all that was numbered.  What is at most aru,
+ *                             and at most the aru with which it left here before, is safe
+ *   deliver:                  in the order of numbers, what is safe
+ *   DATA comes late:          that is, the token has counted it here: WANT, as for a message of one's own
+ *   park:                     when n visits in succession have changed neither aru nor what is safe
+ *   suspect:                  a new token has no aru; what was safe stays so
+ *
+ * Once is not enough: the process that has set aru raises it, perhaps above what another one has, which lowers it at its own next
+ * visit.  A number that aru reached at two departures, with all others between, was not missing at any of them.
+ *
+ * So what one process delivers, even one that dies then, every process has received.  Not that all deliver it:
+ * that takes the token, which is lost with a process.  The price is two rounds of the token before a delivery.
+ * Fewer than 2^24 messages in flight at a time, and 2^40 in all, have room in a token.
+ *
  * With the option on_crash=go-on, over channels that keep the order, each death ends a token, wherever it is, and the survivors
  * agree on what it has numbered before the lowest of them makes another one:
  *
@@ -50,6 +69,10 @@
 #include "queue/outbox.h"
 
 enum { DATA, TOKEN, WANT, FLUSH };
+/* Of a TOKEN with delivery=safe: its stamp is the next number, and above it how many numbers before that are beyond aru.
+ * Its note is idle, above it the process that has set aru, where any number is beyond it, and above that, where processes may
+ * die, how many are dead. */
+enum { NUMBER_BITS = 40, IDLE_BITS = 16, DEAD_AT = 26 };
 enum { AWAY, WORKING, PARKED }; /* where the token is */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"token", false}, {"want", false}, {"flush", false}};
@@ -67,8 +90,21 @@ typedef struct {
   uint32_t has_asked;      /* one's own WANT waits for the token */
   uint32_t n_held_own;     /* Invariant: the messages in held that this process sent */
   uint32_t made_for;       /* so many of the dead were known when this process made a token */
+  uint32_t aru_by;         /* 1 + the process that has set the token's aru; 0: none, or it is away */
+  uint64_t aru;            /* 0 while the token is away.  This and the rest only with delivery=safe */
+  uint64_t aru_before;     /* with which the token left here last, */
+  uint64_t counted;        /* and what it had numbered then */
+  uint64_t safe;           /* all processes have what is numbered up to this */
   uint32_t flushed[];      /* n, with on_crash=go-on: those that each process suspected when it flushed */
 } token_state;
+
+static const busq_order_option_name option_names[] = {
+    {"delivery=safe", BUSQ_OPTION_SAFE, false}, {"on_crash=go-on", BUSQ_OPTION_GO_ON, true}, {NULL, 0, false}};
+
+static bool is_safe(const busq_order_group *group)
+{
+  return group->options & BUSQ_OPTION_SAFE;
+}
 
 static bool goes_on(const busq_order_group *group)
 {
@@ -121,6 +157,7 @@ static void number_waiting(token_state *self, busq_order_effects *effects)
     const busq_outbox_entry first = busq_outbox_pop(outbox);
     const uint64_t number = self->next_number++;
     self->idle = 0;
+    self->token = is_safe(&self->group) ? WORKING : self->token;
     self->n_held_own++;
     busq_holdback_insert(held_of(self), (busq_held_entry){.key = number,
                                                           .message = first.message,
@@ -137,32 +174,71 @@ static void give_up(token_state *self)
   self->token = AWAY;
   self->next_number = 0;
   self->idle = 0;
+  self->aru = self->aru_by = 0;
 }
 
 static void pass_on(token_state *self, busq_order_effects *effects)
 {
+  const uint32_t setter = self->aru_by ? self->aru_by - 1 : 0;
   busq_do_send(effects, next_process(self),
-               (busq_order_packet){.stamp = self->next_number, .note = n_dead(self) << 16 | self->idle, .kind = TOKEN});
+               (busq_order_packet){.stamp = (self->counted - self->aru) << NUMBER_BITS | self->next_number,
+                                   .note = n_dead(self) << DEAD_AT | setter << IDLE_BITS | self->idle,
+                                   .kind = TOKEN});
   give_up(self);
+}
+
+/* The number up to which all has come here. */
+static uint64_t all_received(const token_state *self)
+{
+  const busq_holdback *held = held_of(self);
+  uint64_t number = self->next_delivered;
+  for (uint32_t place = 0; place < held->count && busq_holdback_at(held, place)->key == number; place++)
+    number++;
+  return number - 1;
+}
+
+/* Brings aru up to date before the token leaves, and learns from it what is safe. */
+static void settle_aru(token_state *self)
+{
+  const uint64_t aru = self->aru, mine = all_received(self);
+  self->counted = self->next_number - 1;
+  if (mine < aru || !self->aru_by || self->aru_by == self->group.self + 1) {
+    self->aru = mine;
+    self->aru_by = mine == self->counted ? 0 : self->group.self + 1;
+  }
+  const bool is_alone = next_process(self) == self->group.self;
+  const uint64_t both = self->aru < self->aru_before || is_alone ? self->aru : self->aru_before;
+  if (self->aru != aru || self->aru != self->aru_before || both > self->safe)
+    self->idle = 0;
+  self->safe = both > self->safe ? both : self->safe;
+  self->aru_before = self->aru;
 }
 
 static void pass_or_park(token_state *self, busq_order_effects *effects)
 {
-  if (self->token != WORKING || outbox_of(self)->count)
+  if (self->token != WORKING || outbox_of(self)->count || !busq_effects_have_room(effects, 1))
     return;
+  if (is_safe(&self->group))
+    settle_aru(self);
   if (self->idle < self->group.n_processes && next_process(self) != self->group.self) {
-    if (busq_effects_have_room(effects, 1))
-      pass_on(self, effects);
+    pass_on(self, effects);
     return;
   }
   self->token = PARKED;
   self->idle = 0;
 }
 
+static bool is_in_turn(const token_state *self)
+{
+  const busq_holdback *held = held_of(self);
+  return held->count && busq_holdback_at(held, 0)->key == self->next_delivered &&
+         (!is_safe(&self->group) || self->next_delivered <= self->safe);
+}
+
 static void deliver_in_turn(token_state *self, busq_order_effects *effects)
 {
   busq_holdback *held = held_of(self);
-  while (held->count && busq_holdback_at(held, 0)->key == self->next_delivered && busq_effects_have_room(effects, 2)) {
+  while (is_in_turn(self) && busq_effects_have_room(effects, 2)) {
     const busq_held_entry first = busq_holdback_remove(held, 0);
     self->next_delivered++;
     if (first.note)
@@ -176,17 +252,22 @@ static void deliver_in_turn(token_state *self, busq_order_effects *effects)
   }
 }
 
+static void ask_for_token(token_state *self, busq_order_effects *effects)
+{
+  if (self->token != AWAY || self->has_asked)
+    return;
+  self->has_asked = 1;
+  if (next_process(self) != self->group.self)
+    busq_do_send(effects, next_process(self), (busq_order_packet){.note = self->group.self, .kind = WANT});
+}
+
 static int submit(token_state *self, const busq_order_event *event, busq_order_effects *effects)
 {
   busq_outbox *outbox = outbox_of(self);
   if (outbox->count + self->n_held_own == self->group.waiting_max)
     return BUSQ_FULL;
   busq_outbox_push(outbox, (busq_outbox_entry){.message = event->packet.message, .note = event->is_for_me});
-  if (self->token != AWAY || self->has_asked)
-    return BUSQ_OK;
-  self->has_asked = 1;
-  if (next_process(self) != self->group.self)
-    busq_do_send(effects, next_process(self), (busq_order_packet){.note = self->group.self, .kind = WANT});
+  ask_for_token(self, effects);
   return BUSQ_OK;
 }
 
@@ -208,6 +289,10 @@ static int receive_data(token_state *self, const busq_order_event *event, busq_o
   if (goes_on(&self->group))
     busq_do_send(effects, BUSQ_TO_ALL,
                  (busq_order_packet){.message = packet->message, .stamp = packet->stamp, .kind = DATA});
+  if (packet->stamp <= self->counted) {
+    ask_for_token(self, effects);
+    self->token = self->token == PARKED ? WORKING : self->token;
+  }
   return BUSQ_OK;
 }
 
@@ -222,9 +307,18 @@ static void take(token_state *self, uint64_t next_number, uint32_t idle)
 
 static void receive_token(token_state *self, const busq_order_packet *packet)
 {
-  if (packet->note >> 16 < n_dead(self))
+  const uint32_t n_dead_then = goes_on(&self->group) ? packet->note >> DEAD_AT : 0;
+  const uint32_t idle = packet->note & ((1u << IDLE_BITS) - 1);
+  const uint64_t next_number = is_safe(&self->group) ? packet->stamp & ((UINT64_C(1) << NUMBER_BITS) - 1) : packet->stamp;
+  if (n_dead_then < n_dead(self))
     return;
-  take(self, packet->stamp, (packet->note & UINT16_MAX) + 1);
+  take(self, next_number, idle + 1);
+  if (!is_safe(&self->group))
+    return;
+  const uint64_t n_beyond = packet->stamp >> NUMBER_BITS;
+  const uint32_t setter = (packet->note & ((1u << DEAD_AT) - 1)) >> IDLE_BITS;
+  self->aru = next_number - 1 - n_beyond;
+  self->aru_by = n_beyond ? 1 + (goes_on(&self->group) ? setter : packet->note >> IDLE_BITS) : 0;
 }
 
 static uint32_t lowest(const token_state *self)
@@ -237,6 +331,7 @@ static uint32_t lowest(const token_state *self)
 
 static void suspect(token_state *self, busq_order_effects *effects)
 {
+  self->aru_before = 0;
   give_up(self);
   if (lowest(self) != self->group.self)
     busq_do_send(effects, lowest(self), (busq_order_packet){.note = self->group.suspected, .kind = FLUSH});
@@ -307,6 +402,9 @@ static bool token_verify(const void *state)
   const busq_outbox *outbox = outbox_of(self);
   const busq_holdback *held = held_of(self);
   const bool is_away = self->token == AWAY;
+  if (self->aru_by > self->group.n_processes || (is_away && self->aru) ||
+      (is_safe(&self->group) && self->safe + 1 < self->next_delivered) || self->aru_before > self->counted)
+    return false;
   if (self->made_for > n_dead(self) || self->token > PARKED || is_away != (self->next_number == 0) || self->idle > self->group.n_processes ||
       (self->token != WORKING && self->idle) || (!is_away && (self->is_wanted || self->has_asked)))
     return false;
@@ -339,12 +437,13 @@ const busq_order busq_order_token = {
     .traits = BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_FIFO_TO_GO_ON,
     .crashes = BUSQ_CRASH_VALIDITY,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
-    .options = busq_order_may_go_on,
+    .options = option_names,
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     /* Deliveries go by number, in whatever order DATA comes; TOKEN and WANT have nothing to do with them.  Not a
      * buffer as OUTPUT_BUFFER has it: a submit asks for the token. */
     .quiet_when_all_is_sent = 1u << DATA,
+    .options_never_quiet = BUSQ_OPTION_SAFE,
     .head_size = token_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = token_init,

@@ -73,6 +73,7 @@ static const struct {
     {"sync-naive", 3, 1, 1, LOST | STUCK | KEPT, false},
     {"sequencer", 3, 1, 2, GENUINE, false},
     {"token", 3, 1, 1, GENUINE, true},
+    {"token:delivery=safe", 2, 2, 1, 0, true},
     {"lamport", 3, 1, 2, GENUINE, true},
     {"lamport:ack=all", 2, 2, 1, 0, false},
     {"lamport-literal", 3, 1, 2, CAUSAL | TOTAL | GENUINE, true},

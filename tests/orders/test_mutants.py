@@ -88,6 +88,8 @@ REFUTED = [
     ("sequencer", SELF, "it says that it needs no channels that keep the order", ("fifo", "causal")),
     ("token", SELF, "it delivers whatever number comes", ("consistent", "total")),
     ("token", SELF, "who passes the token on keeps one", ("fifo", "causal")),
+    ("token:delivery=safe", (2, 1, True), "it delivers whatever number comes", ("consistent", "total")),
+    ("token:delivery=safe", (2, 2, False), "it delivers whatever number comes", ("fifo", "causal")),
     ("lamport", SELF, "a clock is not raised by the timestamps that come", ("consistent", "total")),
     ("lamport", (3, 1, False), "it releases when one acknowledgement is missing", ("causal",)),
     ("lamport", SELF, "when the first in the queue may go, the last one goes", ("fifo",)),
@@ -182,7 +184,8 @@ def test_every_order_has_at_least_two_mutants_or_is_one() -> None:
             continue
         assert of_order[order].total() >= 2, order
         assert len(of_order[order]) >= 2, f"{order}: all of its mutants break the same property"
-    for option in ("fifo:on_gap=skip", "lamport:ack=all", "bus1:unicast=direct", "bus1:estimate=best"):
+    of_bus1 = ("bus1:unicast=direct", "bus1:estimate=best")
+    for option in ("fifo:on_gap=skip", "token:delivery=safe", "lamport:ack=all", *of_bus1):
         assert sum(mutant.order == option for mutant in MUTANTS) >= 2, option
 
 

@@ -28,7 +28,7 @@ from busq.orders import ORDERS
 from busq.spec import PROPERTIES, History
 
 LIVE = [name for name, order in ORDERS.items() if not order.laboratory and name != "bus1"]
-WITH_OPTIONS = [*LIVE, "lamport:ack=all"]
+WITH_OPTIONS = [*LIVE, "lamport:ack=all", "token:delivery=safe"]
 WHOLE = ("consistent", "total")  # judged on multicasts; the others on copies
 
 Bus = Callable[..., busq.Bus]

@@ -79,6 +79,8 @@ ORDERS = (
     Bound("sequencer", 2, 2, 2, to_self=True),
     Bound("token", 3, 1, 2),
     Bound("token", 2, 2, 2, to_self=True),
+    Bound("token:delivery=safe", 2, 2),
+    Bound("token:delivery=safe", 2, 1, 2, to_self=True),
     Bound("lamport", 3, 1, 2),
     Bound("lamport", 2, 5, unreduced=(2, 4)),
     Bound("lamport", 2, 2, 2, to_self=True),

@@ -352,7 +352,7 @@ GO_ON = [
             "a token of the time before a death is taken",
             "agreement",
             WITH_OWN,
-            ("  if (packet->note >> 16 < n_dead(self))\n    return;\n", ""),
+            ("  if (n_dead_then < n_dead(self))\n    return;\n", "  (void)n_dead_then;\n"),
         ),
         (
             "the token goes on to the dead",

@@ -683,7 +683,7 @@ MUTANTS = [
             "nobody counts whom the token finds without need, and it never parks",
             "endless",
             Bound(2, 1, counts_moves=1),
-            ("(packet->note & UINT16_MAX) + 1", "(packet->note & UINT16_MAX)"),
+            ("take(self, next_number, idle + 1)", "take(self, next_number, idle)"),
         ),
         (
             "who has asked once never asks again",
@@ -696,6 +696,52 @@ MUTANTS = [
             "buffers",
             Bound(2, 2, to_all=1, with_self=1),
             ("held->count - self->n_held_own >= self->group.held_max", "held->count >= self->group.held_max"),
+        ),
+    ),
+    *slips(
+        "token:delivery=safe",
+        (
+            "what comes late does not ask for the token",
+            "stuck",
+            Bound(2, 1),
+            ("  if (packet->stamp <= self->counted) {", "  if (0) {"),
+        ),
+        (
+            "a parked token does not set out with what it has numbered",
+            "stuck",
+            Bound(2, 1),
+            ("    self->token = is_safe(&self->group) ? WORKING : self->token;\n", ""),
+        ),
+        (
+            "the token parks as soon as no process wants it",
+            "stuck",
+            Bound(2, 1),
+            (
+                "  if (self->aru != aru || self->aru != self->aru_before || both > self->safe)\n    self->idle = 0;\n",
+                "  (void)aru;\n",
+            ),
+        ),
+        (
+            "who has set aru never raises it",
+            "stuck",
+            Bound(2, 1),
+            (" || self->aru_by == self->group.self + 1) {", ") {"),
+        ),
+        (
+            "who passes the token on keeps one",
+            "lost",
+            Bound(2, 1, to_all=1, with_self=1),
+            ("  self->token = AWAY;\n  self->next_number = 0;\n", ""),
+        ),
+        (
+            "it delivers whatever number comes",
+            "total",
+            Bound(2, 1, to_all=1, with_self=1),
+            (
+                "  return held->count && busq_holdback_at(held, 0)->key == self->next_delivered &&\n"
+                "         (!is_safe(&self->group) || self->next_delivered <= self->safe);",
+                "  return held->count;",
+            ),
         ),
     ),
     *slips(
