@@ -835,9 +835,10 @@ def ended(pids):
 def read_on():  # or a getter might wait for room in the pipe
     while line := lines.readline(): got.append([int(word) for word in line.split()])
 import threading
-reader = threading.Thread(target=read_on)
+reader = threading.Thread(target=read_on, daemon=True)
 reader.start()
-assert ended(putters) == [signal.SIGKILL, 0, 0, 0]
+first, *others = ended(putters)
+assert first in (signal.SIGKILL, 0) and others == [0, 0, 0], (first, others)  # it may have put all before
 for _ in getters: queue.put(None)
 assert ended(getters[1:]) == [0, 0, 0], "a getter"
 os.close(results[1])
