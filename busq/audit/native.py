@@ -72,7 +72,7 @@ def _audit(
     """Judge all messages, and then those that are certain alone as well, where that may settle what is open."""
     whole, logs = _judged(run, order, allow, ask, judged, is_whole=is_whole)
     judged = certain.open_faults(whole.checks)
-    if not judged or any(finding.kind == "other-column" for finding in whole.findings):
+    if not judged or message_column.is_doubted(whole.findings):
         return whole
     part, names, doubtful = certain.untied(run), certain.OF_UNTIED, run.tied
     if part is None and any(finding.kind == "resent" for finding in whole.findings):

@@ -8,7 +8,7 @@ the messages then, unless the user has named that column.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,7 +23,7 @@ from busq.trace.run import Source
 from busq.trace.schema import Kind
 from busq.trace.values import Bad, name_of, names_in
 
-__all__ = ["TABLES", "doubted", "takes_phantoms"]
+__all__ = ["TABLES", "doubted", "is_doubted", "takes_phantoms"]
 
 TABLES = frozenset({"busq", "csv", "ndjson"})
 _VALUES_MIN = 3
@@ -61,6 +61,15 @@ def doubted(source: Source, sends: int, deliveries: int, phantoms: int, processe
         made = ("phantom", *OF_MESSAGES)
         told = f"{path}: {what}: {text}"
         yield Finding("other-column", told, phantoms, path, is_error=False, may_hide=OF_MESSAGES, may_invent=made)
+
+
+def is_doubted(findings: Iterable[Finding]) -> bool:
+    """Return whether a column may be another one than was taken: then nothing is certain.
+
+    >>> is_doubted([])
+    False
+    """
+    return any(finding.kind == "other-column" for finding in findings)
 
 
 class _Look:

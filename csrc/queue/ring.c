@@ -9,7 +9,7 @@ static bool hole_skip(const busq_ring *ring, uint64_t position, bool may_be_pass
 {
   busq_pair *slot = busq_ring_slot(ring, position);
   const uint64_t lap = busq_ring_lap(ring, position);
-  const busq_pair skipped = busq_ring_content(ring, position, busq_ring_nothing(position));
+  const busq_pair skipped = busq_ring_skipped(ring, position);
   for (;;) {
     busq_pair seen = busq_pair_load(slot);
     /* SYNC POINT ring-head: read behind the slot.  As long as it is not past the position, no later one has stood in that slot. */

@@ -238,19 +238,34 @@ static inline busq_ring_outcome busq_ring_place(const busq_ring *ring, uint32_t 
 busq_ring_outcome busq_ring_place_behind(const busq_ring *ring, uint64_t proposed, uint64_t *stamp, uint64_t limit,
                                          uint64_t *head_seen, busq_ring_claim *claim);
 
+static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)
+{
+  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
+                         reference.record,
+                     reference.tag};
+}
+
+/* The content of a position that is not needed. */
+static inline busq_reference busq_ring_nothing(uint64_t position)
+{
+  return (busq_reference){BUSQ_RING_NOBODY, UINT32_MAX, position};
+}
+
+static inline busq_pair busq_ring_skipped(const busq_ring *ring, uint64_t position)
+{
+  return busq_ring_content(ring, position, busq_ring_nothing(position));
+}
+
 /* Publishes the reference at the claimed position; false where a reader has skipped the hole meanwhile.  The slot is that of
  * the claim: to a sender that was stopped until the ring became whole, far behind its position, the backing shows another
  * one, which no reader looks at, and which may hold what the slot held. */
 static inline bool busq_ring_publish(const busq_ring *ring, const busq_ring_claim *claim, busq_reference reference)
 {
   busq_pair expected = claim->before;
-  const busq_pair filled = {busq_ring_lap(ring, claim->position) << BUSQ_RING_LAP_SHIFT |
-                                (uint64_t)reference.sender << 32 | reference.record,
-                            reference.tag};
   BUSQ_ASSERT(reference.sender <= BUSQ_RING_NOBODY);
   BUSQ_STEP("publish");
   /* SYNC POINT slot: payload, destinations and proposal of the record come before its reference. */
-  return busq_pair_cas(claim->slot, &expected, filled);
+  return busq_pair_cas(claim->slot, &expected, busq_ring_content(ring, claim->position, reference));
 }
 
 static inline bool busq_ring_look_into(const busq_ring *ring, busq_pair *slot, uint64_t position,
@@ -272,24 +287,11 @@ static inline bool busq_ring_look(const busq_ring *ring, uint64_t position, busq
   return busq_ring_look_into(ring, busq_ring_slot(ring, position), position, reference);
 }
 
-static inline busq_pair busq_ring_content(const busq_ring *ring, uint64_t position, busq_reference reference)
-{
-  return (busq_pair){busq_ring_lap(ring, position) << BUSQ_RING_LAP_SHIFT | (uint64_t)reference.sender << 32 |
-                         reference.record,
-                     reference.tag};
-}
-
 /* Changes what stands at a position, if that is still what was seen there. */
 static inline bool busq_ring_change(const busq_ring *ring, uint64_t position, busq_reference seen, busq_reference to)
 {
   busq_pair expected = busq_ring_content(ring, position, seen);
   return busq_pair_cas(busq_ring_slot(ring, position), &expected, busq_ring_content(ring, position, to));
-}
-
-/* The content of a position that is not needed. */
-static inline busq_reference busq_ring_nothing(uint64_t position)
-{
-  return (busq_reference){BUSQ_RING_NOBODY, UINT32_MAX, position};
 }
 
 /* The position behind the last one taken. */

@@ -5,43 +5,23 @@
  */
 #include "base/atomic.h"
 #include "harness/company.h"
+#include "harness/played_disk.h"
 #include "harness/test.h"
 #include "shm/memory/peer.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/syscall.h>
 
 #define CAPACITY 40u /* of a ring of 64 slots */
 #define SHORT 16u
 #define REST_BYTES ((64 - SHORT) * sizeof(busq_pair))
 
 static busq_peer *alice, *bob, *carol;
-static bool disk_is_full;
 static int n_asked; /* for the rest of a ring */
 
-static int disk_reserve(int fd, int mode, off_t begin, off_t bytes)
+static bool disk_lacks(int mode, off_t bytes)
 {
-  if (mode == 0 && (uint64_t)bytes == REST_BYTES) {
-    n_asked++;
-    if (disk_is_full) {
-      errno = ENOSPC;
-      return -1;
-    }
-  }
-  return (int)syscall(SYS_fallocate, fd, mode, begin, bytes);
-}
-
-/* The core's calls come here instead of to the C library. */
-int fallocate(int fd, int mode, off_t begin, off_t bytes);
-int fallocate(int fd, int mode, off_t begin, off_t bytes)
-{
-  return disk_reserve(fd, mode, begin, bytes);
-}
-
-int fallocate64(int fd, int mode, off64_t begin, off64_t bytes);
-int fallocate64(int fd, int mode, off64_t begin, off64_t bytes)
-{
-  return disk_reserve(fd, mode, begin, bytes);
+  if (mode != 0 || (uint64_t)bytes != REST_BYTES)
+    return false;
+  n_asked++;
+  return disk_is_full;
 }
 
 static void three_meet(void)

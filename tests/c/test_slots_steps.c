@@ -5,39 +5,20 @@
  */
 #include "base/atomic.h"
 #include "harness/company.h"
+#include "harness/played_disk.h"
 #include "harness/test.h"
 #include "shm/memory/peer.h"
 #include "shm/memory/reserve.h"
 #include "shm/memory/slots.h"
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/syscall.h>
 
 #define PEERS 11u
 #define AT_ONCE 4u
 
-static bool disk_is_full;
-
-static int disk_reserve(int fd, int mode, off_t begin, off_t bytes)
+/* Asked for places. */
+static bool disk_lacks(int mode, off_t bytes)
 {
-  if (disk_is_full && bytes % (off_t)sizeof(busq_slot) == 0) {
-    errno = ENOSPC;
-    return -1;
-  }
-  return (int)syscall(SYS_fallocate, fd, mode, begin, bytes);
-}
-
-/* The core's calls come here instead of to the C library. */
-int fallocate(int fd, int mode, off_t begin, off_t bytes);
-int fallocate(int fd, int mode, off_t begin, off_t bytes)
-{
-  return disk_reserve(fd, mode, begin, bytes);
-}
-
-int fallocate64(int fd, int mode, off64_t begin, off64_t bytes);
-int fallocate64(int fd, int mode, off64_t begin, off64_t bytes)
-{
-  return disk_reserve(fd, mode, begin, bytes);
+  (void)mode;
+  return disk_is_full && bytes % (off_t)sizeof(busq_slot) == 0;
 }
 
 static void late_bus(void)

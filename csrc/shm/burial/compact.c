@@ -52,11 +52,6 @@ static bool pass_load(pack_pass *pass, busq_bus *bus, uint32_t slot)
   return (word & PACK_UNDER_WAY) && from <= to && to <= tail - head && tail - head <= ring.slot_count;
 }
 
-static busq_pair slot_skipped(const busq_ring *ring, uint64_t position)
-{
-  return busq_ring_content(ring, position, busq_ring_nothing(position));
-}
-
 /* The content of one position, as it would stand at another. */
 static busq_pair slot_moved(const busq_ring *ring, uint64_t position, uint64_t to)
 {
@@ -78,7 +73,7 @@ static void slot_become(const busq_ring *ring, uint64_t position, busq_pair cont
 static void pass_clear(const pack_pass *pass)
 {
   if (pass->from < pass->to)
-    slot_become(&pass->ring, pass->from, slot_skipped(&pass->ring, pass->from));
+    slot_become(&pass->ring, pass->from, busq_ring_skipped(&pass->ring, pass->from));
 }
 
 /* One position. */
@@ -163,7 +158,7 @@ void busq_compact_settle(busq_bus *bus, uint32_t slot)
       const busq_pair copy = slot_moved(&pass.ring, pass.from - 1, pass.to - 1);
       const busq_pair seen = busq_pair_load(busq_ring_slot(&pass.ring, pass.to - 1));
       if (seen.lo == copy.lo && seen.hi == copy.hi)
-        slot_become(&pass.ring, pass.from - 1, slot_skipped(&pass.ring, pass.from - 1));
+        slot_become(&pass.ring, pass.from - 1, busq_ring_skipped(&pass.ring, pass.from - 1));
     }
   }
   busq_store_release(&bus->slots[slot].packing, 0);

@@ -36,8 +36,7 @@ BUSQ_ALWAYS_INLINE bool position_is_foreign(const busq_route *to, const busq_rin
 {
   if (BUSQ_LIKELY((uint32_t)(busq_load_acquire(&to->reader->life) >> 32) == to->known->incarnation))
     return false;
-  const busq_reference nothing = {BUSQ_RING_NOBODY, UINT32_MAX, claim->position};
-  (void)busq_ring_publish(&to->ring, claim, nothing);
+  (void)busq_ring_publish(&to->ring, claim, busq_ring_nothing(claim->position));
   return true;
 }
 

@@ -60,7 +60,7 @@ from busq.audit.times import Pace
 from busq.lab.observers import REMARKS
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.message_column import doubted, takes_phantoms
+from busq.trace.message_column import doubted, is_doubted, takes_phantoms
 from busq.trace.run import Source
 
 __all__ = ["audit"]
@@ -143,7 +143,7 @@ def _audit(
             if loaded.untied is None:
                 found.checks = _with_certain(spark, case, found.checks, budget)
     left = certain.open_faults(found.checks) & certain.OF_UNTIED
-    if loaded.untied is not None and left and not _is_doubted(case):
+    if loaded.untied is not None and left and not is_doubted(case.findings):
         sure = native.of_part(loaded.untied, left)
         found.checks = certain.with_certain(found.checks, sure, len(loaded.tied), case.findings)
     return RunAudit(
@@ -295,18 +295,13 @@ def _doubtful(case: Case) -> tuple[DataFrame, frozenset[str], str] | None:
     return None
 
 
-def _is_doubted(case: Case) -> bool:
-    """Return whether a column may be another one than was taken: then nothing is certain."""
-    return any(finding.kind == "other-column" for finding in case.findings)
-
-
 def _with_certain(spark: SparkSession, case: Case, checks: dict[str, Check], budget: int) -> dict[str, Check]:
     """Judge the messages that are not doubtful alone as well: what is found among them is certain.
 
     Where files can be looked at, these messages are put into some of their own: one sort spares many joins.
     """
     faults = certain.open_faults(checks)
-    doubt = _doubtful(case) if faults and not _is_doubted(case) else None
+    doubt = _doubtful(case) if faults and not is_doubted(case.findings) else None
     if doubt is None or not faults & doubt[1]:
         return checks
     doubtful, judged, reason = doubt[0].persist(), faults & doubt[1], doubt[2]

@@ -406,8 +406,12 @@ def _shut_down(gateway: Any) -> None:
             gateway.shutdown()
 
     closing = threading.Thread(target=close, name="busq-gateway-shutdown", daemon=True)
-    closing.start()
-    closing.join(STOP_S)
+    try:
+        closing.start()
+    except RuntimeError:  # no thread can be begun, as at the end of an interpreter
+        close()
+    else:
+        closing.join(STOP_S)
 
 
 # ---- what goes wrong ----
