@@ -2,8 +2,8 @@
 #ifndef BUSQ_TESTS_HARNESS_PLAYED_DISK_H
 #define BUSQ_TESTS_HARNESS_PLAYED_DISK_H
 /*
- * A file system without memory for what the test chooses.  The core's calls of fallocate come here instead of to the C library;
- * disk_lacks, which the test defines, says which of them find the disk full.
+ * A file system that is full.  The core's calls of fallocate come here instead of to the C library, and fail where disk_lacks,
+ * which the test defines, is true of them.
  */
 #include <errno.h>
 #include <fcntl.h>
