@@ -382,6 +382,20 @@ def wait_until(condition: Callable[[], bool], timeout: float = PATIENCE_S, what:
         now = time.monotonic()
 
 
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Keep the garbage of earlier tests: who counts what a call does would count the ends of their queues as well, and
+    what is raised in one of those is lost.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def shortest(measure: Callable[[], float], enough_s: float, tries: int = 50) -> float:
     """The shortest time of many tries, or the first that is short enough.
 

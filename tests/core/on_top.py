@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
+from conftest import uncollected
+
 
 @functools.cache
 def places(code: Any) -> frozenset[int]:
@@ -38,9 +40,10 @@ class Handler:
 
     def on_top_of(self, call: Callable[[], Any]) -> bool:
         """Make the call; whether its place was reached."""
-        sys.settrace(self)
-        try:
-            call()
-        finally:
-            sys.settrace(None)
+        with uncollected():
+            sys.settrace(self)
+            try:
+                call()
+            finally:
+                sys.settrace(None)
         return self.left <= 0

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from conftest import uncollected
+
 import busq
 
 SMALL, LARGE = b"", bytes(50_000)  # the queue is full of these, and the memory of those
@@ -88,9 +90,10 @@ def test_a_thread_that_waits_hardly_wakes_up(bus_name: str) -> None:
 
         threads[kind] = threading.Thread(target=body, daemon=True)
         threads[kind].start()
-    before = _wakeups()
-    time.sleep(SECONDS)
-    after = _wakeups()
+    with uncollected():
+        before = _wakeups()
+        time.sleep(SECONDS)
+        after = _wakeups()
     still = {kind: thread.is_alive() for kind, thread in threads.items()}
     for bus, _ in peers:
         bus.shutdown()

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Child, fresh_python, wait_until
+from conftest import Child, fresh_python, uncollected, wait_until
 
 import busq
 from busq._native import _core as core
@@ -63,13 +63,14 @@ def struck(at: int) -> Iterator[Callable[[], bool]]:
         if event == "c_return" and frame.f_code.co_filename.startswith(PACKAGE):
             pass_boundary()
 
-    sys.setprofile(profile)
-    sys.settrace(trace)
-    try:
-        yield lambda: left[0] < 0
-    finally:
-        sys.settrace(None)
-        sys.setprofile(None)
+    with uncollected():
+        sys.setprofile(profile)
+        sys.settrace(trace)
+        try:
+            yield lambda: left[0] < 0
+        finally:
+            sys.settrace(None)
+            sys.setprofile(None)
 
 
 def strike_everywhere(prepare: Callable[[], Any], call: Callable[[Any], Any], judge: Callable[[Any, Any], None]) -> int:

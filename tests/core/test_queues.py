@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
+from conftest import PATIENCE_S, TESTS, Child, fresh_python, uncollected, wait_until
 
 import busq
 from busq import queues
@@ -805,13 +805,14 @@ def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[bu
     puts(queue, shorter)
     for at in itertools.count(1):
         strike = Strike(at)
-        sys.settrace(strike)
-        try:
-            queue.put("one")
-        except StruckError:  # not `suppress`, which would be struck as well
-            pass
-        finally:
-            sys.settrace(None)
+        with uncollected():
+            sys.settrace(strike)
+            try:
+                queue.put("one")
+            except StruckError:  # not `suppress`, which would be struck as well
+                pass
+            finally:
+                sys.settrace(None)
         queue.put("two")
         got = list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two"))
         assert got in ([*range(shorter)], [*range(shorter), "one"]), at
@@ -841,13 +842,14 @@ def test_a_get_is_struck_anywhere(make_bus: Callable[..., busq.Bus], kind: Any, 
             mine.put(obj)
         assert mine.get() == "one"
         strike = Strike(at)
-        sys.settrace(strike)
-        try:
-            mine.get()
-        except StruckError:  # not `suppress`, which would be struck as well
-            pass
-        finally:
-            sys.settrace(None)
+        with uncollected():
+            sys.settrace(strike)
+            try:
+                mine.get()
+            except StruckError:  # not `suppress`, which would be struck as well
+                pass
+            finally:
+                sys.settrace(None)
         if kind is busq.JoinableQueue:
             for _ in range(2 if strike.at > 0 else 1):
                 mine.task_done()  # it keeps nothing that it has not returned

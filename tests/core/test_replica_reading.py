@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from conftest import fresh_python, wait_until
+from conftest import fresh_python, uncollected, wait_until
 
 import busq
 from busq.replica import Counter, Dict
@@ -30,15 +30,18 @@ class Handler:
 
     def __init__(self, at: int, act: Callable[[], object]) -> None:
         self._at, self._act = at, act
+        self._uncollected = uncollected()
         self.count = 0
         self.where = ""
 
     def __enter__(self) -> Handler:
+        self._uncollected.__enter__()
         sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
+        self._uncollected.__exit__(None, None, None)
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(PACKAGE):
