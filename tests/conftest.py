@@ -384,8 +384,8 @@ def wait_until(condition: Callable[[], bool], timeout: float = PATIENCE_S, what:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage of earlier tests: who counts what a call does would count the ends of their queues as well, and
-    what is raised in one of those is lost.
+    """Keep the garbage of earlier tests.  The ends of their queues would count as what a call does, and an exception that
+    is raised in one of those is lost.
     """
     was_enabled = gc.isenabled()
     gc.disable()
