@@ -116,7 +116,15 @@ static _Thread_local struct {
   const uint32_t *word; /* NULL: none */
   uint64_t since_ns;
   uint64_t left_ns;
+  bool was_interrupted;
 } slept BUSQ_THREAD_STORAGE;
+
+void busq_wait_begin_for(busq_wait *wait, const uint32_t *word, int64_t timeout_ns)
+{
+  busq_wait_begin(wait, timeout_ns);
+  if (slept.was_interrupted && slept.word == word)
+    wait->stage = STAGE_SLEEP;
+}
 
 static uint64_t slept_since_ns(const uint32_t *word)
 {
@@ -131,6 +139,7 @@ static uint64_t slept_since_ns(const uint32_t *word)
 
 void busq_wait_end(int result)
 {
+  slept.was_interrupted = result == BUSQ_INTERRUPTED;
   if (result != BUSQ_INTERRUPTED && result != BUSQ_EMPTY)
     slept.word = NULL;
 }

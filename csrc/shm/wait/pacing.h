@@ -49,6 +49,8 @@ typedef struct {
 void busq_wait_begin(busq_wait *wait, int64_t timeout_ns);
 /* Begins behind the spinning, which the caller has done. */
 void busq_wait_begin_spun(busq_wait *wait, int64_t timeout_ns);
+/* Begins asleep where the thread's last wait for the word was interrupted: this one goes on with it. */
+void busq_wait_begin_for(busq_wait *wait, const uint32_t *word, int64_t timeout_ns);
 /* One turn of spinning; false when it is time to yield.  Without a watch, a turn is one pause. */
 bool busq_wait_spin(busq_wait *wait, const busq_peer *peer, const busq_watch *watch);
 /* One turn of yielding; false when it is time to sleep. */

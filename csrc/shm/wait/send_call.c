@@ -114,14 +114,24 @@ typedef struct {
   bool is_of_own; /* it was its own queue at least once, and another thread may make room there */
 } waited_room;
 
+static busq_slot *room_slot(const busq_peer *peer, uint64_t target)
+{
+  return target == BUSQ_NO_TARGET ? peer->self : &peer->bus->slots[busq_target_slot(target)];
+}
+
+static uint32_t *room_sequence(const busq_peer *peer, uint64_t target)
+{
+  busq_slot *slot = room_slot(peer, target);
+  return target == BUSQ_NO_TARGET ? &slot->memory_seq : &slot->room_seq;
+}
+
 static void room_wait_arm(waited_room *room, busq_peer *peer, uint64_t failed_target)
 {
-  const bool is_memory = failed_target == BUSQ_NO_TARGET;
   room->n_changes = room->is_armed && room->target != failed_target ? room->n_changes + 1 : 0;
   room->target = failed_target;
-  busq_slot *slot = is_memory ? peer->self : &peer->bus->slots[busq_target_slot(failed_target)];
-  uint32_t *flag = is_memory ? &slot->memory_waits : &slot->room_waiters;
-  room->sequence = is_memory ? &slot->memory_seq : &slot->room_seq;
+  busq_slot *slot = room_slot(peer, failed_target);
+  uint32_t *flag = failed_target == BUSQ_NO_TARGET ? &slot->memory_waits : &slot->room_waiters;
+  room->sequence = room_sequence(peer, failed_target);
   room->value = busq_load_acquire(room->sequence);
   (void)busq_fetch_or(flag, BUSQ_WAITS_FUTEX);
   busq_fence_full();
@@ -251,7 +261,7 @@ __attribute__((noinline)) static int room_wait(busq_peer *peer, busq_room_attemp
   room.leaves_yields_out =
       failed_target != BUSQ_NO_TARGET && busq_pacing_leaves_yields_out(peer, &peer->pacing.room_yields);
   busq_pacing_let_room_gather(peer);
-  busq_wait_begin(&wait, timeout_ns);
+  busq_wait_begin_for(&wait, room_sequence(peer, failed_target), timeout_ns);
   (void)busq_wait_is_over(&wait); /* the time counts from now on */
   do {
     result = room_wait_turn(&room, peer, &wait, failed_target, n_targets);
