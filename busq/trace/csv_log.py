@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs in CSV: a row for each event; `busq.trace.field_names` lists the names of columns.
 
-Columns are separated by commas, semicolons, tabs or bars; destinations, inside of a column, by spaces or semicolons.
-A value such as NULL, which programs write where there is none, is none.
+Columns are separated by commas, semicolons, tabs or bars; destinations, inside of a column, also by blanks
+(`busq.trace.name_lists`).  A value such as NULL, which programs write where there is none, is none.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.guesses import unknown_kinds
 from busq.trace.mapping import mapped, named, same_type
+from busq.trace.name_lists import bare, told_apart
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
@@ -338,9 +339,10 @@ def _events(source: Source, rows: _Rows) -> tuple[Events, list[Finding]]:
     kind = columns["kind"]
     if "process" not in columns:
         is_send = pc.fill_null(pc.equal(kind, int(Kind.SEND)), False)
-        first = _first_of(columns["destinations"])
+        first = _bare(_first_of(columns["destinations"]))
         sender, first = same_type(columns["sender"], first)
         columns["process"] = pc.if_else(is_send, sender, first)
+    _tell_names_apart(columns)
     events = Events(columns=columns, file=rows.file, line=rows.line, of_messages=np.zeros(len(kind), bool))
     is_unknown = pc.fill_null(pc.equal(kind, UNKNOWN_KIND), False)
     if pc.any(is_unknown).as_py():
@@ -350,6 +352,21 @@ def _events(source: Source, rows: _Rows) -> tuple[Events, list[Finding]]:
         findings += unknown_kinds(source, its, rows.file, rows.line)
     good, bad = left_out(bad_rows(events.columns), columns["process"], source.paths, rows.file, rows.line)
     return events.filtered(good), findings + bad
+
+
+def _tell_names_apart(columns: dict[str, Any]) -> None:
+    """Put names in the place of text with several."""
+    if "destinations" in columns:
+        known = [columns[name] for name in ("process", "sender") if name in columns]
+        columns["destinations"] = told_apart(columns["destinations"], *known)
+
+
+def _bare(names: Any) -> Any:
+    """Return names as they stand, of text that may be several."""
+    if not pa.types.is_string(names.type):
+        return names
+    encoded = pc.dictionary_encode(names)
+    return pa.array([name and bare(name) for name in encoded.dictionary.to_pylist()], pa.string()).take(encoded.indices)
 
 
 def _first_of(lists: Any) -> Any:
@@ -362,6 +379,7 @@ def _first_of(lists: Any) -> Any:
 def _events_of_messages(source: Source, rows: _Rows) -> tuple[Events, list[Finding]]:
     """Return a send for each message, and a delivery where a row has the time when it was received."""
     columns, file, line = dict(rows.columns), rows.file, rows.line
+    _tell_names_apart(columns)
     mask = pc.or_(pc.is_null(columns["sender"]), pc.is_null(columns["destinations"]))
     fault = mask, "of a message without a sender or destinations"
     good, bad = left_out(iter([fault]), pa.nulls(len(line), pa.string()), source.paths, file, line)

@@ -24,6 +24,7 @@ from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.guesses import unknown_kinds
 from busq.trace.mapping import mapped, named
+from busq.trace.name_lists import bare, destinations_in, is_marked, told_apart
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
@@ -104,7 +105,8 @@ def _of_message(
 ) -> list[Record]:
     """Return the send of a message in a row, and its deliveries, if their times are there."""
     sender = name_of(values.get("sender")) or name_of(values.get("process"))
-    to = names_in(values.get("destinations"))
+    received = values.get("received")
+    to = (names_in if isinstance(received, list) else destinations_in)(values.get("destinations"))
     if not sender or not to:
         raise Bad("no sender" if not sender else "no destinations")
     message = name_of(values.get("message")) or f"{stem(path)}:{line}"
@@ -112,7 +114,6 @@ def _of_message(
     when = "sent" if values.get("sent") not in (None, "") else "time_ns"
     times = _time(values.get(when), fields.plan(raw).get(when, ""), BY_SIZE_OR_SECONDS)
     records = [Record(path, line, sender, Kind.SEND, message, to, "", None, None, run, times, is_row=True)]
-    received = values.get("received")
     each = received if isinstance(received, list) and len(received) == len(to) else [received] * len(to)
     for receiver, time in zip(to, each, strict=True):
         if time not in (None, ""):
@@ -155,7 +156,7 @@ def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Reco
         process,
         kind,
         message,
-        names_in(values.get("destinations")),
+        destinations_in(values.get("destinations")),
         name_of(values.get("sender")),
         clock,
         whole(values.get("position"), "position"),
@@ -229,7 +230,7 @@ class Parsed:
         for block in self.blocks:
             pairs = block.table.select(["run", "process"]).group_by(["run", "process"], use_threads=False).aggregate([])
             for run, process in zip(*(pairs[name].to_pylist() for name in ("run", "process")), strict=True):
-                found.setdefault(run, set()).add(process)
+                found.setdefault(run, set()).add(bare(process))
         return list(found.items())
 
     def of_run(self, source: Source, place: int) -> list[tuple[Block, Any]]:
@@ -297,6 +298,8 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     table = pa.concat_tables([block.table for block, _ in blocks]).combine_chunks()
     file = np.concatenate([places for _, places in blocks])
     clocks = [clock for block, _ in blocks for clock in block.clocks or [None] * block.table.num_rows]
+    table, rows_of = _with_names_apart(table)
+    file, clocks = file[rows_of], [clocks[row] for row in rows_of]
     has_clocks = any(block.clocks for block, _ in blocks)
     findings += unknown_kinds(source, table, file, table["line"].to_numpy(), has_clocks=has_clocks)
     events = _events(table, file, clocks if has_clocks else None)
@@ -311,6 +314,22 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     for each in parsed:
         findings += by_host(each.path, each.bad, processes.called, each.expected, each.cut)
     return mapped(source, rows, processes, findings, columns)
+
+
+def _with_names_apart(table: pa.Table) -> tuple[pa.Table, Any]:
+    """Return events in which text with several names is these names, and the row of `table` of each: a row that is a
+    message has a delivery for each receiver."""
+    known = table["process"].filter(pc.invert(is_marked(table["process"]))), table["sender"]
+    column = table.column_names.index("destinations")
+    table = table.set_column(column, "destinations", told_apart(table["destinations"].combine_chunks(), *known))
+    process = table["process"].combine_chunks()
+    if not pc.any(is_marked(process)).as_py():
+        return table, np.arange(table.num_rows)
+    ends = pa.array(np.arange(len(process) + 1), pa.int32())
+    processes = told_apart(pa.ListArray.from_arrays(ends, process), *known)
+    rows_of = pc.list_parent_indices(processes)
+    table = table.take(rows_of)
+    return table.set_column(table.column_names.index("process"), "process", processes.flatten()), rows_of.to_numpy()
 
 
 def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:

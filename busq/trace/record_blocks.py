@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq.trace.field_names import Fields, counts_nanoseconds
+from busq.trace.name_lists import destinations_in
 from busq.trace.parsed_records import BLOCK, BY_SIZE, NANOSECONDS, Block, kind_in
 from busq.trace.schema import Kind
 from busq.trace.text import TOLD
-from busq.trace.values import Bad, is_whole, names_in, nanoseconds
+from busq.trace.values import Bad, is_whole, nanoseconds
 
 __all__ = ["block_in", "pieces", "text_of"]
 
@@ -163,7 +164,7 @@ def _destinations(column: Any) -> Any:
     """Return lists of names, each once."""
     if not pa.types.is_list(column.type):
         words = pc.dictionary_encode(_words(column))
-        return pa.array(map(names_in, words.dictionary.to_pylist()), pa.list_(pa.string())).take(words.indices)
+        return pa.array(map(destinations_in, words.dictionary.to_pylist()), pa.list_(pa.string())).take(words.indices)
     items = _names(column.flatten())
     codes = pc.dictionary_encode(items).indices.to_numpy(zero_copy_only=False)
     owners = pc.list_parent_indices(column).to_numpy()

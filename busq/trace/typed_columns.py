@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from busq.trace.field_names import Fields, counts_nanoseconds
+from busq.trace.name_lists import destinations_in
 from busq.trace.schema import Kind
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.text import TOLD
-from busq.trace.values import SECOND, UNITS, floor_of, names_in, nanoseconds, unit_of
+from busq.trace.values import SECOND, UNITS, floor_of, nanoseconds, unit_of
 
 __all__ = [
     "DIGITS",
@@ -132,7 +133,7 @@ def destinations_of(column: Any) -> Any:
     named = names_of(plain)
     if pa.types.is_string(named.type):
         texts = pc.dictionary_encode(named)
-        lists = [None if text is None else names_in(text.strip()) or () for text in texts.dictionary.to_pylist()]
+        lists = [None if text is None else destinations_in(text) or () for text in texts.dictionary.to_pylist()]
         return destinations_of(pa.array(lists, pa.list_(pa.string())).take(texts.indices))
     return _lists(named.drop_null(), pc.is_valid(named).cast(pa.int64()), named)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import itertools
 import json
@@ -101,6 +102,56 @@ def test_one_name_of_two_senders_is_two_messages_if_deliveries_tell_the_sender(t
     (run,) = busq.audit.audit(tmp_path).runs
     assert [finding.kind for finding in run.findings] == ["ambiguous"]
     assert run.checks["duplicated"].verdict == "unknown"
+
+
+BLANKS = [
+    *(("Ann Lee", "send", f"m{n}", to) for n, to in enumerate(["Bob Ray", "Bob Ray, Cleo May", "Cleo May;Bob Ray"])),
+    *(("Bob Ray", "deliver", f"m{n}", None) for n in (0, 1, 2)),
+    *(("Cleo May", "deliver", f"m{n}", None) for n in (1, 2)),
+]
+
+
+@pytest.mark.parametrize("blank", [" ", ", "])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_what_stands_in_names_of_the_run_separates_none(tmp_path: Path, suffix: str, blank: str) -> None:
+    columns = dict(zip(("process", "kind", "message", "to"), zip(*BLANKS, strict=True), strict=True))
+    to = [name and name.replace(", ", ";").replace(" ", blank) for name in columns["to"]]
+    rows = pa.table(columns | {"process": [name.replace(" ", blank) for name in columns["process"]], "to": to})
+    write(rows, tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert run.processes == tuple(f"{a}{blank}{b}" for a, b in (("Ann", "Lee"), ("Bob", "Ray"), ("Cleo", "May")))
+    assert (run.deliveries, run.ok, list(run.findings)) == (5, True, [])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_a_row_that_is_a_message_is_got_by_one_whose_name_has_blanks(tmp_path: Path, suffix: str) -> None:
+    rows = {"sender": ["Ann Lee", "Bob Ray"], "receiver": ["Bob Ray", "Cleo May; Ann Lee"], "id": ["m1", "m2"]}
+    write(pa.table(rows | {"sent_at": [1, 3], "received_at": [2, 4]}), tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert (run.processes, run.deliveries) == (("Ann Lee", "Bob Ray", "Cleo May"), 3)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_a_known_name_in_a_text_says_that_it_is_several(tmp_path: Path, suffix: str) -> None:
+    rows = [
+        ("load generator", "local", None, None),
+        ("ann", "send", "m", "bob cleo dan"),
+        ("bob", "deliver", "m", None),
+    ]
+    columns = zip(("process", "kind", "message", "to"), zip(*rows, strict=True), strict=True)
+    write(pa.table(dict(columns)), tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert run.processes == ("ann", "bob", "cleo", "dan", "load generator")
+
+
+def write(rows: Any, path: Path) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(rows, path)
+    elif path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([rows.column_names, *(row.values() for row in rows.to_pylist())])
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
 
 
 def test_columns_and_parts_of_them_are_named_by_the_user(tmp_path: Path) -> None:
