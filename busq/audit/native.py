@@ -194,7 +194,8 @@ class _Case:
                 checks["phantom"].count,
                 self.run.processes,
             )
-            self.findings += message_column.doubted(self.run.source, *counts)
+            has_receivers = all(finding.kind != guesses.RECEIVERS_DERIVED for finding in self.run.findings)
+            self.findings += message_column.doubted(self.run.source, *counts, has_receivers=has_receivers)
         checks = {name: check for name, check in checks.items() if name in judged}
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):

@@ -94,7 +94,7 @@ def _events(its: Mapping[str, str], order: str, table: str, fields: Fields) -> s
     cases = [f"WHEN coalesce({text}, '') = '' THEN 'none'"]
     for name in ("send", "deliver", "join", "die", "other"):
         numbers = [int(kind) for kind, its_name in called.items() if its_name == name]
-        known = [*map(str, numbers), *(word for word, number in words.items() if number in numbers)]
+        known = [word for word, number in words.items() if number in numbers]
         texts = ", ".join("'" + word.replace("'", "''") + "'" for word in known)
         cases.append(f"WHEN lower(trim({text})) IN ({texts}) THEN '{name}'")
     chosen = [f"{its['process']} AS process", f"{its['message']} AS message", f"{its[order]} AS place"]

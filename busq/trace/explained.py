@@ -17,6 +17,7 @@ from busq.trace.errors import TraceError
 from busq.trace.field_names import FIELDS, Fields
 from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
+from busq.trace.message_column import is_own
 from busq.trace.reader import read
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
@@ -112,6 +113,8 @@ def _tell_fields(source: Source, found: Explained) -> None:
         there["kind"], found.words = _words(raw, fields, there["kind"])
     elif "kind" in there:
         found.words = _meanings([value for record in raw for value in fields.kinds(record)], fields)
+    if any(map(is_own, raw)):
+        found.words = {word: kind for word, kind in found.words.items() if not word.isdigit()}
     found.fields = {name: there[name] for name in FIELDS if name in there}
     found.unused = [name for name in names if name not in used and name not in there.values()]
     needed = ("sender", "destinations") if found.is_rows_of_messages else ("process", "kind", "message")
@@ -132,14 +135,9 @@ def _words(raw: Sequence[Mapping[str, Any]], fields: Fields, first: str) -> tupl
 
 
 def _meanings(values: Sequence[Any], fields: Fields) -> dict[str, str]:
-    words = dict.fromkeys(str(value) for value in values if value not in (None, "") and not _is_kind(value))
+    words = dict.fromkeys(str(value) for value in values if value not in (None, ""))
     kinds = {word: fields.kind_of(word) for word in words}
     return {word: "" if kind is None else kind.name.lower() for word, kind in kinds.items()}
-
-
-def _is_kind(value: Any) -> bool:
-    is_number = isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit())
-    return is_number and 0 <= int(value) <= max(Kind)
 
 
 # ---- rows ----

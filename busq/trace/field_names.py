@@ -64,6 +64,8 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "received": ("received_at", "received_ns", "received_time", "delivered_at", "consumed_at"),
 }
 
+_DIGITS_MAX = 20  # of a number that may be a kind
+
 EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
 
 
@@ -80,6 +82,7 @@ class Fields:
         chosen = {name: parsed(self.names[name][0]) for name in self._chosen}
         self._expressions = {name: expression for name, expression in chosen.items() if not expression.is_plain}
         self._words = {key[5:].strip().lower(): value for key, value in options.items() if key.startswith("kind.")}
+        self.tells_numbers = any(word.removeprefix("-").isdigit() for word in self._words)
         self.shape = options.get("shape", "")
         self._plans: dict[tuple[str, ...], dict[str, str]] = {}
         self._kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -116,13 +119,24 @@ class Fields:
         return self._kinds[shape]
 
     def kind_of(self, word: str) -> Kind | None:
-        """Return the kind that a word means, None if it means none."""
-        return kinds(self._words.get(word.strip().lower(), word))
+        """Return the kind that a word, or a number, means, None if it means none.
+
+        Numbers are those of busq, unless options give some of them a meaning.
+
+        >>> Fields({}).kind_of("1"), Fields({"kind.0": "send"}).kind_of("0"), Fields({"kind.0": "send"}).kind_of("1")
+        (<Kind.SEND: 1>, <Kind.SEND: 1>, None)
+        """
+        text = word.strip().lower()
+        if text not in self._words and text.isascii() and text.isdigit():
+            number = -1 if self.tells_numbers or len(text) > _DIGITS_MAX else int(text)
+            return Kind(number) if 0 <= number <= max(Kind) else None
+        return kinds(self._words.get(text, word))
 
     def words(self) -> dict[str, int]:
-        """Return the number of the kind that each known word means, in small letters; options go first."""
+        """Return the number of the kind that each known word or number means, in small letters; options go first."""
         named = {word: int(kind) for word, means in self._words.items() if (kind := kinds(means)) is not None}
-        return {word: int(kind) for word, kind in KIND_NAMES.items()} | named
+        numbers = {} if self.tells_numbers else {str(int(kind)): int(kind) for kind in Kind}
+        return {word: int(kind) for word, kind in KIND_NAMES.items()} | numbers | named
 
     def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the fields that are there; some may stand in records inside of the record.

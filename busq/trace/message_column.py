@@ -3,7 +3,8 @@
 
 What was taken for the message may name rows, and have another value in each; what was taken for the process may be its
 host, where destinations name services, or the broker that wrote the log, and is then the only one.  Nothing is known of
-the messages then, unless the user has named that column.
+the messages then, unless the user has named that column.  The same holds where kinds are numbers, which another program
+may count otherwise than busq does, and no destinations of sends show which are sends.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from busq._util.humanize import amount
+from busq._util.humanize import amount, listed
 from busq.trace.dataset import hive_keys
 from busq.trace.field_names import FIELDS, Fields
 from busq.trace.finding import Finding
@@ -23,7 +24,7 @@ from busq.trace.run import Source
 from busq.trace.schema import Kind
 from busq.trace.values import Bad, name_of, names_in
 
-__all__ = ["TABLES", "doubted", "is_doubted", "takes_phantoms"]
+__all__ = ["TABLES", "doubted", "is_doubted", "is_own", "takes_phantoms"]
 
 TABLES = frozenset({"busq", "csv", "ndjson"})
 _VALUES_MIN = 3
@@ -43,16 +44,26 @@ def takes_phantoms(source: Source, judged: Collection[str]) -> bool:
     return source.format in TABLES and bool(source.paths) and not {"phantom", *OF_MESSAGES}.isdisjoint(judged)
 
 
-def doubted(source: Source, sends: int, deliveries: int, phantoms: int, processes: Sequence[str]) -> Iterator[Finding]:
+def doubted(
+    source: Source, sends: int, deliveries: int, phantoms: int, processes: Sequence[str], *, has_receivers: bool = True
+) -> Iterator[Finding]:
     """Give a finding that leaves verdicts on messages open, if a column may be another one than was taken; OSError.
 
-    It takes a source of which `takes_phantoms` holds.
-    Cost: nothing but where most deliveries are phantoms, or all events are of one process; a look at some rows there.
+    It takes a source of which `takes_phantoms` holds.  Parameters: `has_receivers`, whether sends have destinations.
+    Cost: nothing but where most deliveries are phantoms, all events are of one process, or no send has destinations; a
+    look at some rows there.
     """
     is_alone = len(processes) == 1 and sends and deliveries
-    if not is_alone and (not sends or not phantoms or phantoms < _UNSENT_SHARE * deliveries):
+    are_unsent = sends and phantoms and phantoms >= _UNSENT_SHARE * deliveries
+    if not is_alone and not are_unsent and has_receivers and sends and deliveries:
         return
     path, look = source.paths[0], _Look(source)
+    if text := look.numbers():
+        made = ("phantom", *OF_MESSAGES)
+        yield Finding("kinds-guessed", f"{path}: {text}", path=path, is_error=False, may_hide=made, may_invent=made)
+        return
+    if not is_alone and not are_unsent:
+        return
     what = f"of {amount(deliveries, 'delivery', 'deliveries')}, {phantoms:,} are of nothing that was sent there"
     text = look.messages() or look.processes(phantoms) or look.senders() if phantoms else ""
     if not text and is_alone and (text := look.logger()):
@@ -69,7 +80,7 @@ def is_doubted(findings: Iterable[Finding]) -> bool:
     >>> is_doubted([])
     False
     """
-    return any(finding.kind == "other-column" for finding in findings)
+    return any(finding.kind in ("other-column", "kinds-guessed") for finding in findings)
 
 
 class _Look:
@@ -92,6 +103,16 @@ class _Look:
         self.got = [record for record in raw if _kind(record, self.fields) in _GOT]
         there = self.fields.expressions(self.names)
         self.columns = {name: there[name].text for name in FIELDS if name in there and name != "label"}
+
+    def numbers(self) -> str:
+        """Return what numbers in the place of kinds are taken for, where no option gives it; "" for words."""
+        values = dict.fromkeys(name_of(value) for record in self.rows for value in self.fields.kinds(record))
+        numbers = [value for value in values if value.isdigit() and self.fields.kind_of(value) is not None]
+        if self.fields.tells_numbers or not numbers or any(map(is_own, self.rows)):
+            return ""
+        kinds = {number: self.fields.kind_of(number) for number in sorted(numbers, key=int)[:3]}
+        taken = listed([f"{number} as {kind.name.lower()}" for number, kind in kinds.items() if kind is not None])
+        return f"kinds are numbers, taken as busq counts them, {taken}: [kinds] in busq.toml says what they mean"
 
     def messages(self) -> str:
         """Return which column seems to be the message, and what the one that was taken seems to be; "" for that one."""
@@ -155,6 +176,15 @@ class _Look:
     def values(self, records: Sequence[Mapping[str, Any]], name: str) -> list[str]:
         """Return the values of a column."""
         return [value for record in records if (value := name_of(record.get(name)))]
+
+
+def is_own(record: Mapping[str, Any]) -> bool:
+    """Return whether a row of a table has the columns of busq's own traces, with numbers for names.
+
+    >>> is_own({"process": 0, "position": 0, "kind": 1, "message": 7}), is_own({"process": "ann", "kind": 1})
+    (True, False)
+    """
+    return "message" in record and all(isinstance(record.get(name), int) for name in ("process", "position", "kind"))
 
 
 def _names_in(value: Any) -> Sequence[str]:

@@ -187,13 +187,9 @@ def kind_in(values: Iterable[Any], fields: Fields) -> tuple[Kind, str]:
     for value in values:
         if value in (None, ""):
             continue
-        if isinstance(value, int) or (isinstance(value, str) and value.isascii() and value.isdigit()):
-            number = int(value[:20]) if isinstance(value, str) else value
-            if 0 <= number <= max(Kind):
-                return Kind(number), ""
         kind = fields.kind_of(str(value))
         if kind is not None:
-            return kind, str(value)
+            return kind, "" if str(value).strip().isdigit() else str(value)
         texts.append(str(value))
     if not texts:
         raise Bad("no kind of event")

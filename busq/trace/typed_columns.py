@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.name_lists import destinations_in
-from busq.trace.schema import Kind
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.text import TOLD
 from busq.trace.values import SECOND, UNITS, floor_of, nanoseconds, unit_of
@@ -144,16 +143,13 @@ def _lists(items: Any, lengths: Any, column: Any) -> Any:
     return pa.LargeListArray.from_arrays(starts, items, mask=column.is_null() if column.null_count else None)
 
 
-_NUMBERED = {str(int(kind)): kind for kind in Kind}
-
-
 def kinds_of(column: Any, fields: Fields) -> Any:
     """Return kinds as numbers, null where there is none."""
     plain = plain_of(column)
     encoded = pc.dictionary_encode(plain if pa.types.is_integer(plain.type) else text_of(plain))
     words = [word.strip() for word in pc.cast(encoded.dictionary, pa.string()).to_pylist()]
     missing = ("", "nan") if pa.types.is_floating(plain.type) else ("",)  # of fractions, where some are missing
-    kinds = [_NUMBERED.get(word, fields.kind_of(word)) for word in words]
+    kinds = list(map(fields.kind_of, words))
     numbers = [
         None if w in missing else UNKNOWN_KIND if k is None else int(k) for w, k in zip(words, kinds, strict=True)
     ]

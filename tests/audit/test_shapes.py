@@ -30,7 +30,7 @@ VAGUE_SHAPES = int(os.environ.get("BUSQ_TEST_SHAPES", "40"))  # with rows of unk
 BLOCKS = 10  # of shapes, so that workers share them
 
 # The audit leaves open what the oracle knows: also which column is the process, where one sent and delivered all.
-NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous", "other-column"}
+NOT_FOR_THE_ORACLE = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "ambiguous", "other-column", "kinds-guessed"}
 
 Rows = list[list[Row]]
 
@@ -40,7 +40,8 @@ def assert_true(shape: Shape, drawn: Drawn, rows: Rows, found: RunAudit) -> None
     oracle = AuditOracle(rows)
     true, certain = verdicts(oracle), oracle.certain.counts if oracle.certain else oracle.counts
     kinds = {finding.kind for finding in found.findings}
-    may_doubt = not drawn.has_order or bool(kinds & {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "other-column"})
+    doubtful = {NO_SENDS, NO_DELIVERIES, *ORDER_UNKNOWN, "other-column", "kinds-guessed"}
+    may_doubt = not drawn.has_order or bool(kinds & doubtful)
     for name, count in oracle.counts.items():
         check, hint = found.checks[name], f"{name}: {shape}"
         if name == "causal" and kinds >= {"impossible", "resent"}:  # of a part, other causes than of the whole are left

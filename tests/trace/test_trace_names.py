@@ -144,6 +144,29 @@ def test_a_known_name_in_a_text_says_that_it_is_several(tmp_path: Path, suffix: 
     assert run.processes == ("ann", "bob", "cleo", "dan", "load generator")
 
 
+NUMBERED = {"process": ["ann", "ann", "bob", "bob"], "kind": [0, 0, 1, 1], "message": ["m1", "m2", "m2", "m1"]}
+
+
+@pytest.mark.parametrize("has_to", [True, False])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_numbers_for_kinds_mean_what_the_user_says(tmp_path: Path, suffix: str, has_to: bool) -> None:
+    rows = NUMBERED | ({"to": ["bob", "bob", None, None]} if has_to else {})
+    write(pa.table(rows), tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert {check.verdict for check in run.checks.values()} == {"unknown"}
+    (told,) = (finding.text for finding in run.findings if finding.kind == "kinds-guessed")
+    assert "taken as busq counts them, 0 as deliver and 1 as send" in told
+    (run,) = busq.audit.audit(tmp_path, options={"kind.0": "send", "kind.1": "deliver"}).runs
+    assert run.checks["fifo"].text == "bob delivered m2 before m1, but ann sent m1 before m2"
+    assert "kinds-guessed" not in {finding.kind for finding in run.findings}
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_destinations_of_sends_show_that_kinds_count_as_in_busq(tmp_path: Path, suffix: str) -> None:
+    write(pa.table(NUMBERED | {"kind": [1, 1, 0, 0], "to": ["bob", "bob", None, None]}), tmp_path / f"a.{suffix}")
+    assert faults(tmp_path)["fifo"] == 1
+
+
 def write(rows: Any, path: Path) -> None:
     if path.suffix == ".parquet":
         pq.write_table(rows, path)

@@ -294,7 +294,9 @@ def _path(path: str, names: Sequence[str]) -> Column:
 def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     if not isinstance(kind, T.StringType):
         is_there = column.isNotNull() & (~F.isnan(column) if isinstance(kind, (T.DoubleType, T.FloatType)) else True)
-        known = F.when(column.between(0, max(Kind)), column).otherwise(UNKNOWN_KIND)
+        numbers = {int(word): number for word, number in fields.words().items() if word.removeprefix("-").isdigit()}
+        meant = F.create_map(*(F.lit(part) for entry in numbers.items() for part in entry))
+        known = F.coalesce(F.try_element_at(meant, column.cast("int")), F.lit(UNKNOWN_KIND))
         return F.when(is_there, known).cast("tinyint")
     words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
     word = F.lower(bad_rows.trimmed(column))
