@@ -61,9 +61,18 @@ def set_up_hypothesis() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Leave slow files out only where none is named."""
     set_up_hypothesis()
+    if hasattr(config, "workerinput"):
+        config.option.markexpr = config.workerinput["markexpr"]
+        return
     is_default = config.option.markexpr == "not long and not slow"  # pyproject.toml
-    if is_default and config.args_source is pytest.Config.ArgsSource.ARGS and not hasattr(config, "workerinput"):
+    if is_default and config.args_source is pytest.Config.ArgsSource.ARGS:
         config.option.markexpr = "not long"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Let the workers leave out what this process does: each of them is given the names of files."""
+    node.workerinput["markexpr"] = node.config.option.markexpr
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -384,8 +393,9 @@ def wait_until(condition: Callable[[], bool], timeout: float = PATIENCE_S, what:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Keep the garbage of earlier tests.  The ends of their queues would count as what a call does, and an exception that
-    is raised in one of those is lost.
+    """Keep the garbage of earlier tests.
+
+    The ends of their queues would count as what a call does, and an exception that is raised in one of those is lost.
     """
     was_enabled = gc.isenabled()
     gc.disable()
