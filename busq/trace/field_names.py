@@ -42,7 +42,7 @@ from busq.trace.expressions import Expression, parsed
 from busq.trace.schema import Kind
 from busq.trace.tables import KIND_NAMES, kinds
 
-__all__ = ["EVERYBODY", "FIELDS", "Fields", "counts_nanoseconds", "is_nan"]
+__all__ = ["EVERYBODY", "FIELDS", "Fields", "counts_nanoseconds", "is_nan", "spelled"]
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "process": ("process", "host", "proc", "node", "pid", "peer", "service"),
@@ -65,6 +65,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 _DIGITS_MAX = 20  # of a number that may be a kind
+_NUMBERS = {str(int(kind)): int(kind) for kind in Kind}
 
 EVERYBODY = frozenset({"*", "all", "everybody", "everyone"})
 
@@ -82,7 +83,7 @@ class Fields:
         chosen = {name: parsed(self.names[name][0]) for name in self._chosen}
         self._expressions = {name: expression for name, expression in chosen.items() if not expression.is_plain}
         self._words = {key[5:].strip().lower(): value for key, value in options.items() if key.startswith("kind.")}
-        self.tells_numbers = any(word.removeprefix("-").isdigit() for word in self._words)
+        self.tells_numbers = any(word in _NUMBERS for word in self._words)
         self.shape = options.get("shape", "")
         self._plans: dict[tuple[str, ...], dict[str, str]] = {}
         self._kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -96,7 +97,7 @@ class Fields:
         shape = tuple(record)
         if shape not in self._plans:
             keys_by_name = {
-                name: next(_spelled(keys, shape), "")
+                name: next(spelled(keys, shape), "")
                 for name, keys in self.names.items()
                 if name not in self._expressions
             }
@@ -115,13 +116,13 @@ class Fields:
         """Return the names of all fields of a record that may hold the kind, where no expression gives it."""
         shape = tuple(record)
         if shape not in self._kinds:
-            self._kinds[shape] = tuple(_spelled(self.names["kind"], shape))
+            self._kinds[shape] = tuple(spelled(self.names["kind"], shape))
         return self._kinds[shape]
 
     def kind_of(self, word: str) -> Kind | None:
         """Return the kind that a word, or a number, means, None if it means none.
 
-        Numbers are those of busq, unless options give some of them a meaning.
+        Numbers are those of busq, unless options give one of these a meaning.
 
         >>> Fields({}).kind_of("1"), Fields({"kind.0": "send"}).kind_of("0"), Fields({"kind.0": "send"}).kind_of("1")
         (<Kind.SEND: 1>, <Kind.SEND: 1>, None)
@@ -135,7 +136,7 @@ class Fields:
     def words(self) -> dict[str, int]:
         """Return the number of the kind that each known word or number means, in small letters; options go first."""
         named = {word: int(kind) for word, means in self._words.items() if (kind := kinds(means)) is not None}
-        numbers = {} if self.tells_numbers else {str(int(kind)): int(kind) for kind in Kind}
+        numbers = {} if self.tells_numbers else _NUMBERS
         return {word: int(kind) for word, kind in KIND_NAMES.items()} | numbers | named
 
     def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,7 +257,7 @@ def is_nan(value: Any) -> bool:
     return isinstance(value, float) and math.isnan(value)
 
 
-def _spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:
+def spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:
     """Give the fields that are called by one of these keys, as a record spells them."""
     plain = {_plain(name): name for name in reversed(shape)}
     for key in keys:

@@ -46,7 +46,20 @@ from busq.trace.typed_columns import (
 )
 from busq.trace.values import SECOND, Bad
 
-__all__ = ["NeedsNames", "are_enough", "check_columns", "column_in", "known_in", "parquet_file", "read", "sample"]
+__all__ = [
+    "ENCRYPTED",
+    "NeedsNames",
+    "are_enough",
+    "check_columns",
+    "column_in",
+    "damaged",
+    "known_in",
+    "parquet_file",
+    "read",
+    "sample",
+]
+
+ENCRYPTED = "an encrypted Parquet file, for which no key is known here: write it anew without encryption"
 
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
@@ -197,8 +210,15 @@ def _read_file(
     except TraceError:
         raise
     except BROKEN as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return Finding("truncated", f"{path}: the file is damaged or cut off: {reason}", path=path)
+        return damaged(path, error)
+
+
+def damaged(path: str, error: BaseException) -> Finding:
+    """Return the finding for a file that can't be read; TraceError for one that is encrypted."""
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    if "decrypt" in reason.lower():
+        raise TraceError(f"{path}: {ENCRYPTED}") from None
+    return Finding("truncated", f"{path}: the file is damaged or cut off: {reason}", path=path)
 
 
 def _joined(column: Any, *, has_many: bool) -> Any:

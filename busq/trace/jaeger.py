@@ -31,6 +31,8 @@ from busq.trace.text import BadLines
 
 __all__ = ["is_log", "read"]
 
+_WRAPPERS = frozenset({"hits", "_source"})  # of an answer of Elasticsearch, and of each document in it
+_ACTIONS = frozenset({"index", "create"})  # lines before documents that are to be put into an index
 _NAMED = re.compile(rb'"(traceID|spanID|operationName)"\s*:')
 
 
@@ -53,10 +55,15 @@ def _parse(path: str, parsed: Spans) -> None:
 
 
 def _spans_in(document: Any, path: str, line: int, bad: BadLines) -> Iterator[Span]:
-    """Give the spans of a document: an answer of the API, a trace, a span, or a list of such."""
+    """Give the spans of a document: an answer of the API or of Elasticsearch, a trace, a span, or a list of such."""
     if isinstance(document, list):
         for each in document:
             yield from _spans_in(each, path, line, bad)
+        return
+    if isinstance(document, dict) and document.keys() & _WRAPPERS and "spanID" not in document:
+        yield from _spans_in(document.get("hits", document.get("_source")), path, line, bad)
+        return
+    if isinstance(document, dict) and len(document) == 1 and document.keys() <= _ACTIONS:
         return
     if not isinstance(document, dict) or not document.keys() & {"data", "spans", "spanID"}:
         bad.add(line, json.dumps(document))
@@ -80,7 +87,7 @@ def _span(raw: Mapping[str, Any], processes: Any, path: str, line: int) -> Span:
     process = raw.get("process") or (processes.get(raw.get("processID")) if isinstance(processes, dict) else None)
     if not isinstance(process, dict):
         raise BadSpan(f"processID {shown(raw.get('processID'))}: expected one of the processes of its trace")
-    tags = _texts(raw.get("tags"))
+    tags = _tags(raw)
     times = times_in_microseconds(raw, "startTime", raw.get("duration"))
     parent, links = None, []
     for reference in dicts(raw.get("references")):
@@ -90,11 +97,13 @@ def _span(raw: Mapping[str, Any], processes: Any, path: str, line: int) -> Span:
             parent = context
         else:
             links.append(context)
+    if parent is None and raw.get("parentSpanID"):  # as Jaeger wrote it before there were references
+        parent = context_of(raw.get("traceID"), raw["parentSpanID"])
     service = {"service.name": str(process.get("serviceName") or "")}
     return span_of(
         context_of(raw.get("traceID"), raw.get("spanID")),
         parent,
-        identity(_texts(process.get("tags")) | service),
+        identity(_tags(process) | service),
         tags.get("span.kind"),
         times,
         links,
@@ -102,6 +111,13 @@ def _span(raw: Mapping[str, Any], processes: Any, path: str, line: int) -> Span:
         (path, line),
         is_sampled=tags.get("sampler.type", "const") not in ("const", "remote") and tags.get("sampler.param") != "1",
     )
+
+
+def _tags(raw: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags of a span or a process; Elasticsearch may have them as fields of `tag`, with @ for dots."""
+    fields = raw.get("tag")
+    flat = fields.items() if isinstance(fields, dict) else ()
+    return _texts([{"key": key.replace("@", "."), "value": value} for key, value in flat]) | _texts(raw.get("tags"))
 
 
 def _texts(raw: Any) -> dict[str, str]:

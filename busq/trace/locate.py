@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from busq._util import arguments
 from busq._util.humanize import amount, listed
 from busq.trace import csv_log, epfl, ndjson, places, shiviz, text_log
-from busq.trace.dataset import RUNS_BY, WAYS, dataset_of
+from busq.trace.dataset import RUNS_BY, WAYS, dataset_of, hive_keys
 from busq.trace.described import NAME, beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
@@ -230,7 +230,7 @@ def _lacking(path: str, wanted: str | None, options: Mapping[str, str]) -> str:
     names = ndjson.names_in(head) or csv_log.columns_in(head)
     if not names and path.endswith(_WITH_HEADING) and (lines := decoded(head).strip().splitlines()):
         return f"its first line is {lines[0][:60]!r}: expected a heading, as process,kind,message,destinations"
-    return Fields(options).lacking_in(names) if names else ""
+    return Fields(options).lacking_in([*names, *hive_keys(path)]) if names else ""
 
 
 def _recognised(path: str, root: str, wanted: str | None, options: Mapping[str, str]) -> File:

@@ -15,7 +15,7 @@ from typing import Any
 
 from busq._util.humanize import amount, listed
 from busq.trace.dataset import hive_keys
-from busq.trace.field_names import FIELDS, Fields
+from busq.trace.field_names import FIELDS, Fields, spelled
 from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
 from busq.trace.guesses import OF_MESSAGES
@@ -102,6 +102,7 @@ class _Look:
         self.sent = [record for record in raw if _kind(record, self.fields) == Kind.SEND]
         self.got = [record for record in raw if _kind(record, self.fields) in _GOT]
         there = self.fields.expressions(self.names)
+        self.named = set(spelled(FIELDS["message"], self.names))  # they may be the message by their names
         self.columns = {name: there[name].text for name in FIELDS if name in there and name != "label"}
 
     def numbers(self) -> str:
@@ -127,7 +128,7 @@ class _Look:
             name: (_share(got[name], sent[name]), len(set(sent[name])))
             for name in self.names
             if name not in self.columns.values()
-            and len(set(sent[name])) >= max(_VALUES_MIN, len(self.sent) / 2)
+            and len(set(sent[name])) >= max(1 if name in self.named else _VALUES_MIN, len(self.sent) / 2)
             and _share(got[name], sent[name]) >= _MATCHED_SHARE
         }
         if better := max(shares, key=lambda name: shares[name], default=""):

@@ -97,11 +97,12 @@ def _shown(column: Any) -> list[Any]:
 
 def _truncated(path: str, error: Exception) -> Finding:
     with places.opened(path) as file:
-        begins_well = file.read(4) == b"PAR1"
-    if not begins_well:
+        begins = file.read(4)
+    if begins == b"PARE":
+        raise TraceError(f"{path}: {foreign.ENCRYPTED}") from None
+    if begins != b"PAR1":
         raise TraceError(f"{path}: no Parquet file: it does not begin with PAR1") from None
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return Finding("truncated", f"{path}: the file is damaged or cut off: {reason}", path=path)
+    return foreign.damaged(path, error)
 
 
 def head_of(path: str, file: pq.ParquetFile, options: Mapping[str, str]) -> Head:

@@ -89,6 +89,7 @@ def is_binary(data: bytes) -> bool:
 
 _ARROW = "of Arrow: make it Parquet, as with pyarrow.parquet.write_table"
 _PACKETS = "a capture of packets: print it as CSV with tshark -T fields"
+_ROBOT = "a recording of robots: print its topics as CSV, as with rostopic echo -p"
 _FORMS = {
     b"\x28\xb5\x2f\xfd": "packed by zstd: unpack it with zstd -d",
     b"BZh": "packed by bzip2: unpack it with bzip2 -d",
@@ -97,11 +98,17 @@ _FORMS = {
     b"\xff\xff\xff\xff": _ARROW,
     b"ORC": "of ORC: make it Parquet, as with pyarrow.parquet.write_table",
     b"Obj\x01": "of Avro: make it Parquet, or a line of JSON for each record",
+    b"FEA1": _ARROW,
+    b"\x89HDF\r\n": "of HDF5: make it Parquet, as with pandas",
+    b"#ROSBAG": _ROBOT,
+    b"\x89MCAP": _ROBOT,
     b"SQLite format 3\0": "a database of SQLite: export its tables as CSV",
     b"\xd4\xc3\xb2\xa1": _PACKETS,
     b"\n\r\r\n": _PACKETS,
 }
 _ZIP = b"PK\x03\x04"  # so begin documents and programs, too
+_SHEETS = "a workbook: save its sheets as CSV"
+_PACKED = {".zip": "a zip archive: unpack it", ".xlsx": _SHEETS, ".ods": _SHEETS}
 _UTF_16 = re.compile(rb"\xff\xfe(?:[^\0]\0){2}|\xfe\xff(?:\0[^\0]){2}")
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 _WRAPPED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(\w{1,40})"\s*:\s*\[\s*\{')
@@ -125,7 +132,7 @@ def form(data: bytes, path: str) -> str:
     if data[257:262] == b"ustar":
         return "an archive of tar: unpack it"
     if data.startswith(_ZIP):
-        return "a zip archive: unpack it" if path.lower().endswith(".zip") else ""
+        return _PACKED.get(os.path.splitext(path)[1].lower(), "")
     return next((what for magic, what in _FORMS.items() if data.startswith(magic)), "")
 
 

@@ -370,6 +370,20 @@ def test_a_column_that_names_rows_is_no_message(
     assert verdicts(run) == {"phantom": "unknown" if told else is_known, "fifo": "unknown" if told else "valid"}
 
 
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_words_of_a_logger_are_no_message_where_a_number_stands_beside_them(
+    count: int, ending: str, tmp_path: Path
+) -> None:
+    rows = [f"ann,send,order goes,{at},bob" for at in range(count)]
+    rows += [f"bob,receive,order came,{at}," for at in range(count)]
+    write_table("\n".join(["host,event,msg,seq,to", *rows]) + "\n", tmp_path / f"a.{ending}")
+    found = judged(tmp_path)
+    assert {verdicts(found)[name] for name in ("duplicated", "phantom", "fifo")} == {"unknown"}
+    said = [one.text for one in found.findings if one.kind == "other-column"]
+    assert ["try --field message=seq" in text for text in said] == [True]
+
+
 @pytest.mark.parametrize("options", [{}, {"field.process": "host"}, {"field.process": "service"}])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_host_is_no_process_where_destinations_are_services(

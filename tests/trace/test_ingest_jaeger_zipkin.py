@@ -80,6 +80,16 @@ def of_jaeger(spans: Spans) -> list[Raw]:
     return list(traces.values())
 
 
+def documents(spans: Spans) -> list[Raw]:
+    """Spans as Jaeger keeps them in Elasticsearch: each with its process."""
+    return [
+        {key: value for key, value in span.items() if key != "processID"} | {"process": one["processes"][its]}
+        for one in of_jaeger(spans)
+        for span in one["spans"]
+        for its in [span["processID"]]
+    ]
+
+
 def of_zipkin(spans: Spans) -> list[Raw]:
     """Spans as exporters to Zipkin write them: the resource stands in tags, links nowhere."""
     found = []
@@ -155,12 +165,24 @@ FORMS: dict[str, Callable[[Path, Spans], Any]] = {
     "API": lambda path, spans: written(path, api(spans)),
     "printed": lambda path, spans: written(path, api(spans), indent=4),
     "traces": lambda path, spans: written(path, of_jaeger(spans), indent=2),
-    "Elasticsearch": lambda path, spans: path.write_text(
+    "Elasticsearch": lambda path, spans: path.write_text("".join(f"{json.dumps(one)}\n" for one in documents(spans))),
+    "a bulk of Elasticsearch": lambda path, spans: path.write_text(
+        "".join(f'{{"index": {{"_index": "jaeger"}}}}\n{json.dumps(one)}\n' for one in documents(spans))
+    ),
+    "a search in Elasticsearch": lambda path, spans: written(
+        path, {"took": 1, "hits": {"total": {"value": 4}, "hits": [{"_source": one} for one in documents(spans)]}}
+    ),
+    "tags as fields": lambda path, spans: path.write_text(
         "".join(
-            json.dumps({key: value for key, value in span.items() if key != "processID"} | {"process": its}) + "\n"
-            for one in of_jaeger(spans)
-            for span in one["spans"]
-            for its in [one["processes"][span["processID"]]]
+            json.dumps(one | {"tags": [], "tag": {tag["key"].replace(".", "@"): tag["value"] for tag in one["tags"]}})
+            + "\n"
+            for one in documents(spans)
+        )
+    ),
+    "before there were references": lambda path, spans: path.write_text(
+        "".join(
+            json.dumps(one | {"references": [], "parentSpanID": "".join(r["spanID"] for r in one["references"])}) + "\n"
+            for one in documents(spans)
         )
     ),
     "packed": lambda path, spans: path.write_bytes(gzip.compress(json.dumps(api(spans)).encode())),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,24 @@ def test_what_only_calls_itself_parquet_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").write_text("hello\n")
     with pytest.raises(TraceError, match="no Parquet file: it does not begin with PAR1"):
         trace.find(tmp_path)
+
+
+@pytest.mark.parametrize("footer", ["encrypted", "plain"])
+def test_an_encrypted_file_is_called_that(tmp_path: Path, footer: str) -> None:
+    encryption = pytest.importorskip("pyarrow.parquet.encryption", reason="needs a pyarrow that encrypts")
+
+    class Keys(encryption.KmsClient):  # type: ignore[misc, name-defined]
+        def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+            return base64.b64encode(key_bytes)
+
+    how = encryption.EncryptionConfiguration("k", column_keys={"k": ["message"]}, plaintext_footer=footer == "plain")
+    factory = encryption.CryptoFactory(lambda _: Keys())
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), how)
+    rows = pa.table({"process": ["ann"], "kind": ["send"], "message": ["m"]})
+    with pq.ParquetWriter(tmp_path / "a.parquet", rows.schema, encryption_properties=properties) as writer:
+        writer.write_table(rows)
+    with pytest.raises(TraceError, match="an encrypted Parquet file, for which no key is known here"):
+        trace.read(tmp_path)
 
 
 def test_a_file_without_rows_is_a_run_without_events(tmp_path: Path) -> None:
