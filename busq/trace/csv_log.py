@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ from busq.trace.values import Bad, name_of
 
 __all__ = ["columns_in", "first_records", "is_log", "read", "records_in", "runs_in"]
 
-_NONE = ("NULL", "null", "\\N", "None", "nan", "NaN", "<NA>")  # of SQL, MySQL and PostgreSQL, Python, and pandas
+# Of SQL, MySQL and PostgreSQL, Python, pandas, R and Excel.
+_NONE = ("NULL", "null", "\\N", "None", "nan", "NaN", "<NA>", "N/A", "#N/A")
 _TORN = "quotation marks that do not pair"
 _ODD_QUOTE = re.compile(rb'"(?<=[^,;|\t\n"]")(?=[^,;|\t\n"])')  # neither at an end of a value nor doubled
 
@@ -110,23 +112,37 @@ class _Reader:
     heading: Sequence[str]
     delimiter: str
 
+    @cached_property
+    def used(self) -> Sequence[str]:
+        """The columns of the heading that are read."""
+        there = self.fields.expressions([*self.heading, *self.keys]).values()
+        names = {root for each in there for root in each.roots(self.heading)}
+        return sorted(names.union(self.fields.kind_keys(dict.fromkeys(self.heading))))
+
     def columns(self, piece: bytes, line: int) -> Block | None:
         """Return lines as columns, the first of this number; None where they have to be read one by one."""
-        if len(set(self.heading)) < len(self.heading) or _ODD_QUOTE.search(piece) or not _quotes_pair(piece):
+        if (
+            not self.used
+            or len(set(self.heading)) < len(self.heading)
+            or _ODD_QUOTE.search(piece)
+            or not _quotes_pair(piece)
+        ):
             return None
         try:
             table = arrow_csv.read_csv(
                 pa.py_buffer(piece),
                 arrow_csv.ReadOptions(column_names=list(self.heading), block_size=max(1 << 20, 2 * len(piece))),
                 arrow_csv.ParseOptions(delimiter=self.delimiter, ignore_empty_lines=False),
-                arrow_csv.ConvertOptions(column_types=dict.fromkeys(self.heading, pa.string())),
+                arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.used, pa.string()), include_columns=list(self.used)
+                ),
             )
         except pa.ArrowException:
             return None
         if table.num_rows != piece.count(b"\n") + (not piece.endswith(b"\n")):
             return None
         trimmed = [_filled(pc.utf8_trim_whitespace(column)) for column in table.columns]
-        return block_in(pa.table(trimmed, names=list(self.heading)), self.keys, self.fields, line)
+        return block_in(pa.table(trimmed, names=table.column_names), self.keys, self.fields, line)
 
     def records(self, text: str, before: int, bad: list[BadLine]) -> list[Record]:
         """Return the events in lines, so many of which stand before them; what means nothing goes to `bad`."""

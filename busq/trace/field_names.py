@@ -35,6 +35,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import Any
 
 from busq._util.humanize import listed
@@ -259,10 +260,16 @@ def is_nan(value: Any) -> bool:
 
 def spelled(keys: Iterable[str], shape: Sequence[str]) -> Iterator[str]:
     """Give the fields that are called by one of these keys, as a record spells them."""
-    plain = {_plain(name): name for name in reversed(shape)}
+    plain = _by_plain_name(tuple(shape))
     for key in keys:
-        if key in shape or _plain(key) in plain:
+        if _plain(key) in plain:
             yield key if key in shape else plain[_plain(key)]
+
+
+@lru_cache(64)
+def _by_plain_name(shape: tuple[str, ...]) -> dict[str, str]:
+    """Return the first of these names for each plain one; wide tables are asked for every field."""
+    return {_plain(name): name for name in reversed(shape)}
 
 
 def _plain(name: str) -> str:

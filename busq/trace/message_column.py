@@ -134,6 +134,8 @@ class _Look:
         if better := max(shares, key=lambda name: shares[name], default=""):
             return f"the column {taken!r} seems to name rows, or what was done: try --field message={better}"
         values = sent[taken] + got[taken]
+        if got[taken] and all(" " in value for value in values):
+            return f"the column {taken!r} seems to say what was done: --field message=COLUMN names another one"
         if taken.lower() in _ANY_ROW and len(got[taken]) >= _VALUES_MIN and len(set(values)) == len(values):
             return f"the column {taken!r} seems to name rows, not messages: --field message=COLUMN names another one"
         return ""
@@ -152,6 +154,13 @@ class _Look:
         text = f"the column {taken!r} has {got[taken][0]!r}, and destinations are called as {to[0]!r}"
         if shares and shares[better := max(shares, key=lambda name: shares[name])] >= _MATCHED_SHARE:
             return f"{text}: try --field process={better}"
+        if set(map(_host, got[taken])) & set(to):
+            return f"{text}: try --field \"process=split_part({taken}, '.', 1)\""
+        if set(got[taken]) & set(map(_host, to)):
+            column = self.columns["destinations"]
+            return f"{text}: try --field \"destinations=split_part({column}, '.', 1)\""
+        if {name.lower() for name in got[taken]} & {name.lower() for name in to}:
+            return f"{text}, in other capitals: write them alike"
         if phantoms < _VALUES_MIN or set(to) & set(self.values(self.rows, taken)):
             return ""
         return f"{text}: --field process=COLUMN names another one"
@@ -177,6 +186,12 @@ class _Look:
     def values(self, records: Sequence[Mapping[str, Any]], name: str) -> list[str]:
         """Return the values of a column."""
         return [value for record in records if (value := name_of(record.get(name)))]
+
+
+def _host(name: str) -> str:
+    """Return what a host is called without its domain; an address as it stands."""
+    first = name.partition(".")[0]
+    return name if first.isdigit() else first
 
 
 def is_own(record: Mapping[str, Any]) -> bool:

@@ -33,6 +33,11 @@ _SEPARATORS = re.compile(r"[\s,;|]+")
 _NUMBER = re.compile(r"-?\d{1,19}")
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d:\d\d([.,]\d*)?")
 _NO_FRACTION = re.compile(r"(?<=\d)\.0+$")  # as of whole numbers some of which are missing
+# What Java, BigQuery, Go and Ruby write beside a time or its offset: [Europe/Berlin], UTC, EST, a blank.
+_ZONE = re.compile(
+    r"(?:(?<=Z)|(?<=[+-]\d\d:\d\d))\[[\w/+-]+\]$|(?<=\d) (?:UTC|GMT)$|(?<=[+-]\d{4}) [A-Z]{2,5}$"
+    r"|(?<=\d) (?=[+-]\d\d(?::?\d\d)?(?: [A-Z]+)?$)"
+)
 _FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _NUMBER_MAX = (1 << 63) - 1
 # Times since 1970 in other units than nanoseconds: each has a thousand of the next.
@@ -137,11 +142,12 @@ def _time(value: Any, small: int = 1) -> int | None:
 def _date(text: str) -> int:
     """Return a date in nanoseconds, which are more than Python's dates hold.
 
-    >>> _date("1970-01-01T00:00:01.000000002Z")
-    1000000002
+    >>> _date("1970-01-01T00:00:01.000000002Z"), _date("1970-01-01 01:00:01 +0100"), _date("1970-01-01 00:00:01 UTC")
+    (1000000002, 1000000000, 1000000000)
     """
-    fraction = _FRACTION.search(text)
-    seconds = text[: fraction.start()] + text[fraction.end() :] if fraction else text
+    plain = _ZONE.sub("", text) if ":" in text else text
+    fraction = _FRACTION.search(plain)
+    seconds = plain[: fraction.start()] + plain[fraction.end() :] if fraction else plain
     rest_ns = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
     try:
         date = datetime.fromisoformat(seconds.replace("Z", "+00:00").replace(",", "."))

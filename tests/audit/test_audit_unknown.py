@@ -384,6 +384,36 @@ def test_words_of_a_logger_are_no_message_where_a_number_stands_beside_them(
     assert ["try --field message=seq" in text for text in said] == [True]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_words_of_a_logger_alone_are_no_message(ending: str, tmp_path: Path) -> None:
+    write_table(
+        "host,event,message,to\nann,send,sent an order,bob\nbob,receive,got an order,\n", tmp_path / f"a.{ending}"
+    )
+    found = judged(tmp_path)
+    assert verdicts(found)["phantom"] == "unknown"
+    said = [one.text for one in found.findings if one.kind == "other-column"]
+    assert ["the column 'message' seems to say what was done" in text for text in said] == [True]
+
+
+@pytest.mark.parametrize(
+    ("process", "to", "offer"),
+    [
+        ("b.shop.com", "b", "process=split_part(host, '.', 1)"),
+        ("b", "b.shop.com", "destinations=split_part(to, '.', 1)"),
+        ("Bob", "bob", "in other capitals"),
+        ("10.0.0.1", "10.0.0.2", ""),
+    ],
+)
+def test_a_process_and_a_destination_may_be_two_spellings(tmp_path: Path, process: str, to: str, offer: str) -> None:
+    write_table(f"host,event,id,to\nann,send,m,{to}\n{process},deliver,m,\n", tmp_path / "a.csv")
+    found = judged(tmp_path)
+    assert verdicts(found)["phantom"] == ("unknown" if offer else "invalid")
+    assert [offer in one.text for one in found.findings if one.kind == "other-column"] == [True] * bool(offer)
+    if "=" in offer:
+        name, text = offer.split("=", 1)
+        assert judged(tmp_path, **{f"field.{name}": text}).ok
+
+
 @pytest.mark.parametrize("options", [{}, {"field.process": "host"}, {"field.process": "service"}])
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_a_host_is_no_process_where_destinations_are_services(
