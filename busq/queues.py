@@ -188,6 +188,7 @@ class _Base(Awaited[_T], Ending):
             except errors.Full as error:
                 if not self._overflows or is_by_handler(error):
                     raise
+                self._local.overflow.note_full()
             except TROUBLE as error:
                 self._fail(error, data)
         self._put_over(data, timeout)
@@ -229,6 +230,7 @@ class _Base(Awaited[_T], Ending):
         except errors.Full as error:
             if is_by_handler(error):
                 raise
+            overflow.note_full()
             return False
 
     # ---- getting ----
@@ -242,10 +244,9 @@ class _Base(Awaited[_T], Ending):
         try:
             message = (self._recv or self._open_reader())(timeout)
         except errors.NoSpace as error:
-            if not self._views:
-                self._fail(error)
             self._recv = None
-            self._local.change_reader()
+            if not self._views or not self._local.change_reader():
+                self._fail(error)
             return self._get(timeout)
         except errors.PeerExists:
             return self._get(self._local.await_reader(timeout))
@@ -363,9 +364,10 @@ class Queue(_Base[_T]):
         Parameters: `obj`; `block`, False to try once; `timeout`, how many seconds to wait for room: None waits for
         ever.
 
-        Errors: queue.Full (`busq.Full`) if `maxsize` were there until the timeout; ValueError if the queue was closed
-        here, or the object is too large for its bus; what pickling raises; BrokenPipeError if the queue is gone;
-        RuntimeError if it found no room, and no thread can be begun that would put it later; OSError.  None has put it.
+        Errors: queue.Full (`busq.Full`) if `maxsize` were there until the timeout, or, up to a `maxsize` of 3072,
+        shared memory stayed full, as its text says; ValueError if the queue was closed here, or the object is too large
+        for its bus; what pickling raises; BrokenPipeError if the queue is gone; RuntimeError if it found no room, and
+        no thread can be begun that would put it later; OSError.  None has put it.
 
         Cost: a pickle, and 0.3 microseconds; a system call only to wake a reader that waits.  Buffers of 256 KiB and
         more that come out of band, and with `views` all of them, are copied once, into shared memory.
@@ -463,6 +465,8 @@ class Queue(_Base[_T]):
     def full(self) -> bool:
         """Return whether `maxsize` objects are there; never, where there is no limit.
 
+        Also where fewer are, and shared memory has no place for one more: then `put` waits as well.
+
         Errors: OSError if the bus is damaged.
 
         Cost: some microseconds.
@@ -476,7 +480,8 @@ class Queue(_Base[_T]):
         if not self._maxsize:
             return False
         try:
-            return self._waiting() + self._local.depth() >= self._maxsize
+            is_full = self._waiting() + self._local.depth() >= self._maxsize
+            return is_full or (not self._overflows and self._local.is_short())
         except TROUBLE as error:
             self._fail(error)
 
@@ -677,9 +682,10 @@ class JoinableQueue(Queue[_T]):
             # Behind a call, as one of `append`, or of a function of ours, a handler may run.  From here on none does.
             mine += (message,)
             return obj
-        except errors.NoSpace:
+        except errors.NoSpace as error:
             self._recv = None
-            self._local.change_reader()
+            if not self._local.change_reader():
+                self._fail(error)
             return self.get(block, timeout)
         except errors.PeerExists:
             return self.get(timeout=self._local.await_reader(wait_of(block, timeout)))

@@ -100,6 +100,7 @@ typedef struct {
   uint64_t joined_ns; /* CLOCK_REALTIME */
   uint64_t clock;     /* Lamport clock of the queue */
   uint64_t depth;     /* references waiting in the queue */
+  uint64_t growth_bytes; /* of memory that it has not got, and needs to hold as many as it may; 0: none */
   uint64_t sent;      /* messages sent, a multicast counts once */
   uint64_t received;
   uint64_t late;         /* multicasts with a lost proposal */
@@ -239,6 +240,14 @@ typedef enum {
 const char *busq_error_text(void);
 int busq_error_errno(void);
 
+/* Why the latest BUSQ_FULL in this thread came. */
+typedef enum {
+  BUSQ_SHORT_OF_NOTHING = 0, /* a queue held as many as it may */
+  BUSQ_SHORT_OF_MEMORY = 1,  /* the memory for messages was full */
+  BUSQ_SHORT_QUEUE = 2       /* a queue held fewer than it may, and its file system had no memory for more */
+} busq_shortage;
+int busq_error_shortage(void);
+
 int busq_bus_create(const char *directory, const char *name, const busq_config *config, busq_bus **busp);
 int busq_bus_open(const char *directory, const char *name, busq_bus **busp);
 int busq_bus_unlink(const char *directory, const char *name);
@@ -260,6 +269,8 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts);
 /* How many places of a peer's queue are taken. */
 int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp);
+/* Can its queue hold no more than it does, though it may, for want of memory?  It is asked for. */
+int busq_bus_is_short(busq_bus *bus, uint64_t target, int *is_shortp);
 /* 1 while a peer has neither closed nor died, by the kernel, buried or not; a target out of range is none. */
 int busq_bus_is_live(const busq_bus *bus, uint64_t target);
 
@@ -392,6 +403,9 @@ int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns);
 /* Receiving without a copy, step by step: between begin and end this thread alone receives. */
 int busq_peer_receive_begin(busq_peer *peer);
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message);
+/* As peek, for a caller that takes plain bytes, fewer than so many, in the mode BUSQ_TAKE_COPIED; UINT64_MAX: whatever comes.
+ * One of several readers needs memory for what it keeps, and none for that. */
+int busq_peer_receive_peek_to_copy(busq_peer *peer, uint64_t copied_below, busq_message *message);
 /* Peeks for as long as this peer spins before it sleeps: microseconds.  BUSQ_EMPTY: go on with busq_peer_wait_spun.
  * One of several readers has nothing then before it peeks again: others may be faster. */
 int busq_peer_receive_spin(busq_peer *peer, busq_message *message);

@@ -223,8 +223,8 @@ class Local:
         self.name = name
         self.is_private = is_private  # no other process can have it
         self._reader = Joined(functools.partial(home.bus.join, name, shared=True, durable=True))
-        self._full_readers: list[Peer] = []
-        self.overflow = Overflow(home, name, max(0, maxsize - home.capacity))
+        self._full_readers: dict[Peer, int] = {}  # and how much each could keep
+        self.overflow = Overflow(home, name, maxsize)
         self.held: Any | None = None  # of a JoinableQueue
         self.tasks: Any | None = None  # which await it (tasks.py)
         self.target = 0
@@ -234,20 +234,26 @@ class Local:
         """Join as one of those that get."""
         return self._reader.peer(resume=not is_new)
 
-    def change_reader(self) -> None:
+    def change_reader(self) -> bool:
         """Get by another peer from now on, since this one can keep no more that is not reported.
 
         It is one that could keep no more before, and has become half empty, or one that joins with the next `get`.
+        Where this one keeps nothing there is no memory for another one: it is one with any room, or none: False.
         """
         full = self._reader.known()
-        if full is not None and full not in self._full_readers:
-            self._full_readers.append(full)
+        n_kept = core.hands(full) if full is not None else 0
+        if full is not None and n_kept:
+            self._full_readers[full] = n_kept
+        share = 0.5 if n_kept else 1
+        empty = (peer for peer, n_full in list(self._full_readers.items()) if core.hands(peer) < share * n_full)
+        reader = next(empty, None)
+        if reader is None and not n_kept:
+            return False
         self._reader.forget()
-        for peer in list(self._full_readers):
-            if core.hands(peer) <= self.home.capacity // 2:
-                self._full_readers.remove(peer)
-                self._reader.become(peer)
-                return
+        if reader is not None:
+            self._full_readers.pop(reader, None)
+            self._reader.become(reader)
+        return True
 
     def await_reader(self, timeout: float | None) -> float | None:
         """Join where a process that puts the queue in order seems to be stopped; returns what is left of a timeout."""
@@ -266,7 +272,7 @@ class Local:
         """Leave; what was not got stays for others."""
         self._reader.leave()
         while self._full_readers:
-            self._full_readers.pop().close()
+            self._full_readers.popitem()[0].close()
 
     def remove(self) -> None:
         """Leave, and have the queue go: no other process can have it."""
@@ -305,6 +311,10 @@ class Local:
         except errors.PeerDead:  # another reader has made it anew
             self.target = 0
             self.home.raw.end_queue(self.find(), drops)
+
+    def is_short(self) -> bool:
+        """Return whether the queue can't hold one more, for there is no memory for more places."""
+        return self._look(self.home.raw.is_short)
 
     def depth(self) -> int:
         """Return how many places of the queue are taken."""

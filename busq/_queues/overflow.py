@@ -102,12 +102,13 @@ class Overflow:
     There is no Thread: where its `start` is struck it forgets the thread that it has begun, which dies of that.
     """
 
-    def __init__(self, home: Any, name: str, bound: int) -> None:
+    def __init__(self, home: Any, name: str, maxsize: int) -> None:
         self.items: collections.deque[Any] = collections.deque()  # only the thread takes out, what it has put
         self._fed = _thread.allocate_lock()  # by the thread that holds it
         self._home = home  # a Home (home.py)
         self._name = name
-        self._bound = bound  # of what waits in all processes together; 0: none
+        self._maxsize = maxsize  # of the queue, with what waits in all processes; 0: none
+        self.is_short = False  # when it was full last, it held fewer than the bus's capacity, for want of memory
         self.key = _tally_key(name)
         bus = home.bus
         self._counter = Joined(lambda: bus.join(private_name("waits")))
@@ -120,12 +121,12 @@ class Overflow:
 
         RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.
         """
-        is_fed = self._fed.locked()
-        if not is_fed and self._bound and self.tally() >= self._bound:
+        is_fed, bound = self._fed.locked(), self._bound(target)
+        if not is_fed and bound is not None and self.tally() >= bound:
             return False  # as it may be for long, and a thread would be begun with every look
         with contextlib.nullcontext() if is_fed else self._begun():
             try:
-                return self._keep(data, target)
+                return self._keep(data, target, bound)
             finally:
                 try:
                     await_so(self._goes_on)  # a thread may just have ended, and left room for another one
@@ -133,12 +134,29 @@ class Overflow:
                     self._goes_on()
                     raise
 
-    def _keep(self, data: Any, target: int) -> bool:
-        is_kept = core.keep(self.items, self._home.sender(), self.key, self._bound, data, target)
+    def note_full(self) -> None:
+        """Note why a call of this thread has found the queue full."""
+        self.is_short = core.shortage() != core.SHORT_OF_NOTHING
+
+    def _bound(self, target: int) -> int | None:
+        """Return how many may wait in all processes together; None where there is no limit.
+
+        Where memory is short, the queue holds as many as ever: a few more for a moment, as memory comes back.
+        """
+        if not self._maxsize:
+            return None
+        n_held: int = min(self._maxsize, self._home.capacity)
+        if self.is_short:
+            n_held = min(n_held, self._home.raw.depth(target) or 0)
+        return self._maxsize - n_held
+
+    def _keep(self, data: Any, target: int, bound: int | None) -> bool:
+        bound = bound or 0
+        is_kept = core.keep(self.items, self._home.sender(), self.key, bound, data, target)
         if is_kept is None:  # that peer counts for another queue
             with nothing_sent():
                 counter = self._counter.peer()
-            is_kept = core.keep(self.items, counter, self.key, self._bound, data, target)
+            is_kept = core.keep(self.items, counter, self.key, bound, data, target)
         return is_kept is True
 
     def tally(self) -> int:
@@ -224,6 +242,7 @@ class Overflow:
                 return self._put(batch)
             if not isinstance(error, errors.Full):  # dropped, for one
                 raise
+            self.note_full()
         self._put_one(batch[0])
         return 1
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from busq import errors
+from busq._native import _core as core
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
 from busq._port.sent_count import nothing_sent
@@ -121,9 +122,13 @@ class Tasks:
             loop.sender = await aio.join(self._home.bus, private_name("put"))
         return loop.sender
 
-    def change_reader(self) -> None:
-        """Get by another peer from now on, since this one can keep no more that is not reported."""
-        self._here().reader = None
+    def change_reader(self) -> bool:
+        """Get by another peer from now on, since this one can keep no more that is not reported; False as `Local`'s."""
+        here = self._here()
+        if here.reader is None or not core.hands(here.reader._peer):
+            return False
+        here.reader = None
+        return True
 
     def close(self) -> None:
         """Leave, so that tasks that wait do so no longer."""
@@ -244,10 +249,9 @@ class Awaited(Generic[_T]):
         try:
             reader = await self._tasks.reader()
             message = await reader.recv(timeout, ack=self._awaits_ack)
-        except errors.NoSpace:
-            if not self._awaits_ack and not self._views:
-                raise
-            self._tasks.change_reader()
+        except errors.NoSpace as error:
+            if not (self._awaits_ack or self._views) or not self._tasks.change_reader():
+                self._fail(error)
             return await self._aget(timeout)
         except errors.PeerExists:
             return await self._aget(await self._tasks.await_reader(timeout))

@@ -9,6 +9,7 @@ Not given: an opinion about processes of other users, and what a peer does betwe
 
 from __future__ import annotations
 
+import os
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -103,6 +104,7 @@ class _Diagnosis:
         self._find_halted()
         self._find_views()
         self._find_memory()
+        self._find_growth()
         self._find_rest(stale_fifos)
         order = (WRONG, REPAIRED, NOTE)
         self._findings.sort(key=lambda finding: order.index(finding.level))
@@ -353,6 +355,21 @@ class _Diagnosis:
             text = f"{size(used)} of memory are in use though nobody lives and no message waits"
             remedy = f"busq gc {self._quoted}; if that does not help, please report it"
             self._find(WRONG, "leak", text, remedy)
+
+    def _find_growth(self) -> None:
+        """Find queues that can't hold as many as they may, for there is no memory for more."""
+        disk = os.statvfs(default_directory())
+        free = disk.f_bavail * disk.f_frsize
+        short = [peer for peer in self._looks.peers.values() if peer["depth"] and peer["growth_bytes"] > free]
+        if not short:
+            return
+        names = _names(short)
+        queues = "the queue of" if len(short) == 1 else "the queues of"
+        text = f"{queues} {listed([repr(name) for name in names])} can't grow to all they may hold, for that takes"
+        text = text.replace("they may", "it may") if len(short) == 1 else text
+        text += f" {size(short[0]['growth_bytes'])}, and the file system of the bus has {size(free)} free"
+        remedy = "free memory there (busq gc removes what is left of buses), or receive; until then senders wait sooner"
+        self._find(WRONG, "growth", text, remedy, peers=names)
 
     def _find_rest(self, stale_fifos: Sequence[str]) -> None:
         if stale_fifos:

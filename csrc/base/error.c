@@ -13,6 +13,7 @@ static _Thread_local int error_number;
 static _Thread_local struct {
   bool is_latest;
   bool is_memory;
+  bool is_short;
   char bus[256];
   char queue[256];
 } full;
@@ -25,10 +26,11 @@ static void name_note(char *to, size_t room, const char *name, size_t bytes)
   to[bytes] = '\0';
 }
 
-int busq_error_full(const char *bus, const char *queue, size_t queue_bytes)
+int busq_error_full(const char *bus, const char *queue, size_t queue_bytes, bool is_short)
 {
   full.is_latest = true;
   full.is_memory = !queue;
+  full.is_short = is_short;
   error_number = 0;
   name_note(full.bus, sizeof full.bus, bus, strlen(bus));
   if (queue)
@@ -41,6 +43,8 @@ static void full_write(void)
   full.is_latest = false;
   if (full.is_memory)
     snprintf(error_text, sizeof error_text, "the memory for messages of bus \"%s\" stayed full until the timeout: it is given back when receivers let go of messages; create the bus with a larger arena", full.bus);
+  else if (full.is_short)
+    snprintf(error_text, sizeof error_text, "the queue of \"%s\" on bus \"%s\" stayed full until the timeout, with fewer messages than it may hold, for its file system has no memory for more: there is room when something is received from it, or when memory is free there", full.queue, full.bus);
   else
     snprintf(error_text, sizeof error_text, "the queue of \"%s\" on bus \"%s\" stayed full until the timeout: there is room when something is received from it", full.queue, full.bus);
 }
@@ -101,6 +105,11 @@ int busq_error_system(const char *format, ...)
   error_number = number;
   full.is_latest = false;
   return error_from_errno(number);
+}
+
+int busq_error_shortage(void)
+{
+  return full.is_memory ? BUSQ_SHORT_OF_MEMORY : full.is_short ? BUSQ_SHORT_QUEUE : BUSQ_SHORT_OF_NOTHING;
 }
 
 const char *busq_error_text(void)

@@ -10,8 +10,9 @@
 #include "base/types.h"
 
 int busq_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* BUSQ_FULL: a queue, which has that name, or where that is NULL the memory for messages, had no room. */
-int busq_error_full(const char *bus, const char *queue, size_t queue_bytes);
+/* BUSQ_FULL: a queue, which has that name, or where that is NULL the memory for messages, had no room.  Short: it held fewer
+ * than it may, for there was no memory for more. */
+int busq_error_full(const char *bus, const char *queue, size_t queue_bytes, bool is_short);
 int busq_error_system(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif /* BUSQ_BASE_ERROR_H */

@@ -312,7 +312,7 @@ static int full(const busq_live *live, const uint32_t *destinations, uint32_t n_
 {
   const uint32_t who = busq_link_full(live, destinations, n_destinations);
   if (who != live->n)
-    return busq_error_full(live->bus->name, live->members[who].name, live->members[who].name_bytes);
+    return busq_error_full(live->bus->name, live->members[who].name, live->members[who].name_bytes, false);
   return busq_error(BUSQ_FULL, "order %s on bus \"%s\" was busy until the timeout with what was sent here before: there is room when its packets are taken", live->order->name,
                     live->bus->name);
 }

@@ -195,12 +195,13 @@ static PyObject *dict_of_peer(const busq_peer_facts *facts, unsigned slot)
 {
   const int is_for_another = facts->waits == BUSQ_WAITING_BLOCKED || facts->waits == BUSQ_WAITING_ROOM;
   return Py_BuildValue(
-      "{s:N,s:N,s:s,s:N,s:N,s:z,s:N,s:d,s:I,s:I,s:I,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "name", text_of(facts->name, facts->name_bytes),
+      "{s:N,s:N,s:s,s:N,s:N,s:z,s:N,s:d,s:I,s:I,s:I,s:d,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K}", "name", text_of(facts->name, facts->name_bytes),
       "alive", PyBool_FromLong(facts->is_alive != 0), "state", facts->state <= BUSQ_PEER_GONE ? states[facts->state] : "damaged",
       "durable", PyBool_FromLong(facts->is_durable != 0), "consumers", optional(facts->is_shared != 0, facts->consumers), "waits",
       facts->waits <= BUSQ_WAITING_MEMORY ? waits[facts->waits] : NULL, "waits_for_slot", optional(is_for_another, facts->waits_for),
       "waited_s", (double)facts->waited_ns / 1e9, "pid", facts->pid, "slot", slot, "incarnation", facts->incarnation, "joined_s",
-      (double)facts->joined_ns / 1e9, "clock", (unsigned long long)facts->clock, "depth", (unsigned long long)facts->depth, "sent",
+      (double)facts->joined_ns / 1e9, "clock", (unsigned long long)facts->clock, "depth", (unsigned long long)facts->depth,
+      "growth_bytes", (unsigned long long)facts->growth_bytes, "sent",
       (unsigned long long)facts->sent, "received", (unsigned long long)facts->received, "late", (unsigned long long)facts->late,
       "helped", (unsigned long long)facts->helped, "memory_bytes", (unsigned long long)facts->memory_bytes);
 }
@@ -234,6 +235,16 @@ static PyObject *bus_depth(Bus *self, PyObject *number)
   if (PyErr_Occurred())
     return NULL;
   return busq_bus_depth(self->bus, target, &depth) == BUSQ_OK ? PyLong_FromUnsignedLongLong(depth) : new_ref(Py_None);
+}
+
+/* is_short(target): it can hold no more, for want of memory; None where the target is another's by now. */
+static PyObject *bus_is_short(Bus *self, PyObject *number)
+{
+  int is_short = 0;
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred())
+    return NULL;
+  return busq_bus_is_short(self->bus, target, &is_short) == BUSQ_OK ? PyBool_FromLong(is_short) : new_ref(Py_None);
 }
 
 /* dead(targets): those whose peers have closed or died. */
@@ -535,6 +546,7 @@ static PyObject *bus_get_address(Bus *self, void *closure)
 static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peers", NOARGS(bus_peers), NULL},
                                     {"depth", ONE_ARG(bus_depth), NULL},
+                                    {"is_short", ONE_ARG(bus_is_short), NULL},
                                     {"dead", ONE_ARG(bus_dead), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},
                                     {"count", ONE_ARG(bus_count), NULL},

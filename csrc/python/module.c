@@ -15,6 +15,7 @@ static const struct {
                  {"FORKED", BUSQ_FORKED},
                  {"UNKNOWN_PEER", BUSQ_UNKNOWN_PEER},
                  {"PEER_DEAD", BUSQ_PEER_DEAD},
+                 {"SHORT_OF_NOTHING", BUSQ_SHORT_OF_NOTHING},
                  {"INVALID", BUSQ_INVALID},
                  {"INTERRUPTED", BUSQ_INTERRUPTED},
                  {"JOIN_RESUME", BUSQ_JOIN_RESUME},

@@ -278,6 +278,13 @@ static PyObject *hands(PyObject *module, PyObject *object)
 
 /* ---- what finds no room in a queue ---- */
 
+/* shortage(): why the latest Full of this thread came. */
+static PyObject *shortage(PyObject *module, PyObject *unused)
+{
+  (void)module, (void)unused;
+  return PyLong_FromLong(busq_error_shortage());
+}
+
 /* Counted first, and looked for the end behind that (queue_end.c). */
 static int keep_count(const Port *self, uint64_t key, uint64_t bound, uint64_t target)
 {
@@ -428,6 +435,7 @@ PyMethodDef port_functions[] = {{"set_guard", ONE_ARG(set_guard), NULL},
                                 {"set_limit", VARARGS(set_limit), NULL},
                                 {"take_back_dropped", ONE_ARG(take_back_dropped), NULL},
                                 {"hands", ONE_ARG(hands), NULL},
+                                {"shortage", NOARGS(shortage), NULL},
                                 {"keep", VARARGS(keep), NULL},
                                 {"send_behind", ONE_ARG(send_behind), NULL},
                                 {"settle", ONE_ARG(settle), NULL},

@@ -14,6 +14,9 @@ enum {
   RECEIVE_FILTERED = -3 /* the port has a filter, and nothing was taken */
 };
 
+#define COPIED_BELOW (UINT64_C(1) + COPY_BYTES_MAX)
+#define COPIED_WHATEVER_SIZE (UINT64_MAX - 1)
+
 /* ---- preparing ---- */
 
 static int is_wide_view(const busq_message *found)
@@ -62,9 +65,9 @@ static int is_event(message_kind kind)
 /* False where something has failed.  A reply is copied, of whatever size: kept in its queue, it would keep the places behind it as well, and
  * an application that keeps it and asks again would wait for itself. */
 __attribute__((always_inline)) static inline int fill(Port *self, Message *message, const busq_message *found, message_kind kind,
-                                                      int is_ack, int *result)
+                                                      int is_ack, uint64_t copied_below, int *result)
 {
-  const int is_copied = message->size <= COPY_BYTES_MAX || is_event(kind) || message->form == BUSQ_FORM_REPLY;
+  const int is_copied = (uint64_t)message->size < copied_below || is_event(kind) || message->form == BUSQ_FORM_REPLY;
   message->is_offered = is_ack != 0;
   message->comes_back = is_ack && self->takes_back_dropped;
   message->is_redelivered = found->is_redelivered != 0;
@@ -161,10 +164,10 @@ static int is_plain(Port *self, Message *message, const busq_message *found)
 }
 
 __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack,
-                                                              int *result)
+                                                              uint64_t copied_below, int *result)
 {
   *result = BUSQ_OK;
-  const int is_kept = is_ack || found->size_bytes > COPY_BYTES_MAX;
+  const int is_kept = is_ack || found->size_bytes >= copied_below;
   Message *message = message_new(self->state, peer, is_kept);
   if (!message)
     return NULL;
@@ -173,9 +176,9 @@ __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_p
   message->size = found->size_bytes;
   message->form = found->form & (uint16_t)~BUSQ_FORM_ENVELOPE;
   if (is_plain(self, message, found)) {
-    if (fill(self, message, found, KIND_DATA, is_ack, result))
+    if (fill(self, message, found, KIND_DATA, is_ack, copied_below, result))
       return message;
-  } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, result) &&
+  } else if (fill_rest(self, message, found) && fill(self, message, found, (message_kind)message->kind, is_ack, copied_below, result) &&
              (message->form != BUSQ_FORM_WIDE || !message->more || !message->more->wide || wide_end(message))) {
     return message;
   }
@@ -185,7 +188,7 @@ __attribute__((always_inline)) static inline Message *prepare(Port *self, busq_p
 
 Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result)
 {
-  return prepare(self, peer, found, is_ack, result);
+  return prepare(self, peer, found, is_ack, COPIED_BELOW, result);
 }
 
 /* ---- taking ---- */
@@ -208,10 +211,10 @@ void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *f
 }
 
 /* Between begin and end: what stands next, without words of the library, unless those are wanted. */
-__attribute__((always_inline)) static inline int peek(Port *self, busq_message *found, int takes_words)
+__attribute__((always_inline)) static inline int peek(Port *self, busq_message *found, int takes_words, uint64_t copied_below)
 {
   int result;
-  while ((result = busq_peer_receive_peek(self->peer, found)) == BUSQ_OK && __builtin_expect(!takes_words && is_control(found), 0))
+  while ((result = busq_peer_receive_peek_to_copy(self->peer, copied_below, found)) == BUSQ_OK && __builtin_expect(!takes_words && is_control(found), 0))
     busq_peer_receive_take(self->peer, BUSQ_TAKE_COPIED);
   return result;
 }
@@ -300,7 +303,13 @@ __attribute__((always_inline)) static inline Message *take_one(Port *self, how g
     *result = RECEIVE_FILTERED;
     return NULL;
   }
-  *result = peek(self, &found, given.takes_words);
+  uint64_t copied_below = COPIED_BELOW;
+  *result = peek(self, &found, given.takes_words, given.is_ack ? 0 : copied_below);
+  if (__builtin_expect(*result == BUSQ_NO_SPACE, 0) && !given.is_ack && busq_error_errno()) {
+    /* One of several readers has no memory to keep it in shared memory, which is full. */
+    copied_below = COPIED_WHATEVER_SIZE;
+    *result = peek(self, &found, given.takes_words, copied_below);
+  }
   if (*result == BUSQ_EMPTY && given.may_spin && busq_peer_receive_spin(self->peer, &found) == BUSQ_OK) {
     /* As after every wait: signals first.  A handler that raises after a message is taken would lose it. */
     busq_peer_receive_end(self->peer);
@@ -308,7 +317,7 @@ __attribute__((always_inline)) static inline Message *take_one(Port *self, how g
     return NULL;
   }
   if (*result == BUSQ_OK) {
-    message = prepare(self, self->peer, &found, given.is_ack, result);
+    message = prepare(self, self->peer, &found, given.is_ack, copied_below, result);
     if (message)
       take(self->peer_owner, message, &found, 0);
     else if (*result == BUSQ_OK)
@@ -384,10 +393,10 @@ static int take_batch(Port *self, Py_ssize_t limit, how given, batch *taken)
   }
   while (taken->n < limit && batch_has_room(taken)) {
     busq_message *found = &taken->copied[taken->n_copied];
-    result = peek(self, found, 0);
+    result = peek(self, found, 0, 0);
     if (result == BUSQ_EMPTY && given.may_spin && !taken->n && busq_peer_receive_spin(self->peer, found) == BUSQ_OK)
-      result = peek(self, found, 0);
-    Message *message = result == BUSQ_OK ? prepare(self, self->peer, found, given.is_ack, &result) : NULL;
+      result = peek(self, found, 0, 0);
+    Message *message = result == BUSQ_OK ? prepare(self, self->peer, found, given.is_ack, COPIED_BELOW, &result) : NULL;
     if (!message) {
       result = result == BUSQ_OK ? RAISED : result;
       break;

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "shm/burial/grave.h"
 #include "shm/group/group.h"
+#include "shm/memory/reserve.h"
 #include "shm/memory/names.h"
 #include "shm/memory/peer.h"
 #include "shm/message/reference.h"
@@ -104,6 +105,7 @@ static int examine_alone(const busq_bus *bus, uint32_t slot, busq_peer_facts *fa
   facts->joined_ns = self->joined_ns;
   facts->clock = busq_ring_clock(&ring);
   facts->depth = busq_ring_depth(&ring);
+  facts->growth_bytes = busq_reserve_growth(bus, slot);
   facts->sent = busq_load_relaxed(&self->sent);
   facts->received = busq_load_relaxed(&self->received);
   facts->late = busq_load_relaxed(&self->late);
@@ -187,6 +189,20 @@ int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp)
     return result;
   const busq_ring ring = busq_bus_ring(bus, busq_target_slot(target));
   *depthp = busq_ring_depth(&ring);
+  return BUSQ_OK;
+}
+
+int busq_bus_is_short(busq_bus *bus, uint64_t target, int *is_shortp)
+{
+  const uint32_t slot = busq_target_slot(target);
+  const int result = busq_target_check(bus, target);
+  if (result != BUSQ_OK)
+    return result;
+  const busq_ring ring = busq_bus_ring(bus, slot);
+  const uint64_t tail = busq_ring_tail(&ring);
+  bool is_refused;
+  *is_shortp = busq_ring_depth(&ring) && !busq_ring_reaches(&ring, tail) &&
+               busq_reserve_ring(bus, slot, tail, &is_refused) == BUSQ_FULL;
   return BUSQ_OK;
 }
 

@@ -124,7 +124,7 @@ static int place_take(busq_peer *replies, uint64_t *numberp)
   if (places_are_taken(replies) && places->n_given_up)
     look_at_given_up(replies);
   if (places_are_taken(replies))
-    return busq_error_full(bus->name, replies->self->name, busq_load_relaxed(&replies->self->name_bytes));
+    return busq_error_full(bus->name, replies->self->name, busq_load_relaxed(&replies->self->name_bytes), false);
   if (!busq_reserve(&places->free, &places->free_room, (uint64_t)places->n_known + 1, sizeof *places->free) ||
       !busq_reserve(&places->given_up, &places->given_up_room, (uint64_t)places->n_known + 1, sizeof *places->given_up))
     return busq_error(BUSQ_NO_SPACE, "no memory for %u requests at once", places->n_used + 1);

@@ -322,6 +322,33 @@ TEST(test_a_reader_of_several_keeps_more_than_a_short_ring_where_there_is_memory
   worker_leaves();
 }
 
+TEST(test_a_reader_of_several_takes_what_it_copies_where_it_can_keep_no_more)
+{
+  busq_message kept[SHORT], copied;
+  uint32_t count;
+  three_meet();
+  CHECK_EQUAL(busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED, &worker), BUSQ_OK);
+  for (unsigned i = 0; i < SHORT; i++)
+    said(carol, "jobs", "x");
+  for (unsigned i = 0; i < SHORT; i++)
+    CHECK_EQUAL(busq_peer_recv(worker, &kept[i], 1, &count, 0), BUSQ_OK);
+  disk_is_full = true;
+  said(carol, "jobs", "y");
+  said(carol, "jobs", "z");
+  CHECK_EQUAL(busq_peer_recv(worker, &copied, 1, &count, 0), BUSQ_NO_SPACE);
+  CHECK_EQUAL(busq_peer_recv_as(worker, BUSQ_TAKE_COPIED, &copied, 1, &count, 0), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_receive_begin(worker), BUSQ_OK);
+  CHECK_EQUAL(busq_peer_receive_peek_to_copy(worker, 1, &copied), BUSQ_NO_SPACE);
+  CHECK_EQUAL(busq_peer_receive_peek_to_copy(worker, 2, &copied), BUSQ_OK);
+  CHECK(copied.size_bytes == 1 && *(const char *)copied.data == 'z' && !copied.is_redelivered);
+  busq_peer_receive_take(worker, BUSQ_TAKE_COPIED);
+  busq_peer_receive_end(worker);
+  for (unsigned i = 0; i < SHORT; i++)
+    busq_peer_release(worker, &kept[i]);
+  hears(worker, "");
+  worker_leaves();
+}
+
 /* ---- the next life of a slot ---- */
 
 TEST(test_the_next_reader_of_a_slot_goes_on_with_the_ring_as_it_is)

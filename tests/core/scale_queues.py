@@ -91,7 +91,7 @@ def used_by(directory: Path) -> tuple[int, int]:
     return sum(path.stat().st_blocks * 512 for path in directory.iterdir()), len(os.listdir("/proc/self/fd"))
 
 
-def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, int, int]:
+def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, int, int, int]:
     gc.collect()
     before = used_by(directory)
     queues: list[busq.Queue[int]] = [busq.Queue() for _ in range(n_queues)]
@@ -102,6 +102,8 @@ def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, i
     used = used_by(directory)
     assert used[0] - before[0] < 64 << 20 or n_queues > 10_000, used
     assert [queue.get() for queue in queues] == list(range(n_queues))
+    got_bytes = used_by(directory)[0]
+    assert got_bytes <= used[0], (got_bytes, used)
     del queue
     queues.clear()
     for number in range(n_dropped):
@@ -111,7 +113,7 @@ def check_queues(n_queues: int, n_dropped: int, directory: Path) -> tuple[int, i
         del one
     gc.collect()
     assert used_by(directory) == before, (used_by(directory), before)
-    return unused_bytes, *used
+    return unused_bytes, used[0], got_bytes, used[1]
 
 
 def main(arguments: list[str]) -> None:
@@ -125,8 +127,9 @@ def main(arguments: list[str]) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
         os.environ["BUSQ_DIR"] = directory
-        unused_bytes, used_bytes, n_descriptors = check_queues(n_queues, n_dropped, Path(directory))
+        unused_bytes, used_bytes, got_bytes, n_descriptors = check_queues(n_queues, n_dropped, Path(directory))
         megabytes = f"{unused_bytes / 1e6:,.0f} MB, with an object in each {used_bytes / 1e6:,.0f} MB"
+        megabytes += f", once it was got {got_bytes / 1e6:,.0f} MB"
         print(
             f"{n_queues:,} queues at a time ({megabytes}, {n_descriptors:,} descriptors), {n_dropped:,} dropped",
             flush=True,

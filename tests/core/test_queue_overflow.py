@@ -98,8 +98,8 @@ def test_no_thread_is_begun_where_as_much_waits_as_may(make_bus: Callable[..., b
     queue: busq.Queue[int] = busq.Queue(CAPACITY + 1, bus=make_bus(capacity=CAPACITY, arena=1 << 20))
     for number in range(CAPACITY):
         queue.put(number)
-    elsewhere = overflow.Overflow(queue._home, queue._name, 1)
-    assert elsewhere._keep(pickle.dumps(CAPACITY), queue._local.find())
+    elsewhere = overflow.Overflow(queue._home, queue._name, CAPACITY + 1)
+    assert elsewhere._keep(pickle.dumps(CAPACITY), queue._local.find(), 1)
     for timeout in (0, 0.01):
         with pytest.raises(busq.Full):
             queue.put(CAPACITY + 1, timeout=timeout)
@@ -112,7 +112,7 @@ def test_no_thread_is_begun_where_as_much_waits_as_may(make_bus: Callable[..., b
 def test_what_is_kept_waits_until_a_thread_can_be_begun(make_bus: Callable[..., busq.Bus], threads_again: Any) -> None:
     queue: busq.Queue[object] = busq.Queue(bus=make_bus(capacity=CAPACITY, arena=1 << 20))
     waits = queue._local.overflow
-    assert waits._keep(pickle.dumps("it"), queue._local.find())  # its thread has ended before it saw that
+    assert waits._keep(pickle.dumps("it"), queue._local.find(), None)  # its thread has ended before it saw that
     for _ in range(3):
         assert not waits.wait(Deadline(0))
         with pytest.raises(RuntimeError, match="new thread"):

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import termios
 import time
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -872,3 +873,21 @@ def test_a_group_whose_places_were_all_given_is_told_though_nobody_is_there(own_
         assert "resume until" not in told
         with pytest.raises(busq.NoSpace):
             bus.join("cleo")
+
+
+def test_a_queue_that_cannot_grow_for_want_of_memory_is_told(
+    own_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ring is a page until it needs more, and a full file system has no more."""
+    disk = namedtuple("disk", "f_bavail f_frsize")
+    with busq.Bus.create("short", capacity=1024, reserve=False) as bus, bus.join("ann") as ann, bus.join("bob"):
+        ann.send("bob", b"")
+        for free, levels in ((0, ["wrong"]), (1, ["wrong"]), (10, [])):
+            monkeypatch.setattr("busq.ops.doctor.os.statvfs", lambda _, free=free: disk(free, 4096))
+            found = [finding for finding in doctor.examine(["short"])[0].findings if finding.kind == "growth"]
+            assert [finding.level for finding in found] == levels
+            assert all(finding.peers == ("bob",) and "'bob' can't grow" in finding.text for finding in found)
+        for _ in range(1000):
+            ann.send("bob", b"")
+        monkeypatch.setattr("busq.ops.doctor.os.statvfs", lambda _: disk(0, 4096))
+        assert not [finding for finding in doctor.examine(["short"])[0].findings if finding.kind == "growth"]

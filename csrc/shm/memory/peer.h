@@ -102,6 +102,7 @@ typedef struct {
   uint64_t glanced_ns;     /* when the kernel was last asked whether it lives, by the tick */
   uint64_t tended_ns;      /* and when we last looked for dead readers of it, if it is shared; 0: never */
   uint32_t tended;         /* the slot at which that goes on */
+  uint64_t refused_ns;     /* when its ring last got no memory to become whole; 0: never */
   int fifo_fd;             /* -1 until it was needed */
   uint64_t fifo;           /* which one that is, as in the slot */
 } busq_destination_cache;
@@ -210,6 +211,7 @@ typedef struct {
   uint32_t memory_wanted_seen; /* read without the latch */
   uint32_t reclaims_slot;      /* where the search for memory that the gone have left goes on */
   bool finds_more;             /* the last send found no room, but made some progress: it is worth trying again at once; read without the latch */
+  bool is_short;               /* a queue without room for the message at hand has fewer than it may: there is no memory for more */
   uint64_t asked_ns;           /* when peers that sleep were last asked for memory */
   uint64_t tick_ns;            /* of the last send, and how often the kernel was asked since which peers live */
   uint32_t glances;
@@ -262,7 +264,8 @@ typedef struct {
   uint64_t tended_ns; /* by the tick: when we last looked for dead readers */
   uint32_t tended;    /* the slot at which that goes on */
   uint64_t hand;      /* of our own ring: where the search for an empty position begins */
-  uint64_t kept_at;   /* the one that was found for what we have reached for */
+  uint64_t kept_at;   /* the one that was found for what we have reached for, and may keep */
+  uint64_t copied_below; /* so many bytes: that is taken without being kept; UINT64_MAX: whatever comes */
 } busq_receiver;
 
 /* The slot of a position in the queue that it reads, or NULL where there is none, as far as it knows. */

@@ -140,7 +140,17 @@ static bool short_is_enough(uint64_t end, uint64_t head)
   return head + BUSQ_RING_SHORT >= end + BUSQ_RING_SHORT / 2;
 }
 
-int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position)
+/* All that a short ring does not have. */
+static bool rest_reserve(const busq_bus *bus, uint32_t slot, bool *refusedp)
+{
+  const uint64_t count = bus->geometry.slot_count - BUSQ_RING_SHORT;
+  const bool is_there = refusedp && slots_reserve(bus, slot, BUSQ_RING_SHORT, count) == BUSQ_OK;
+  if (refusedp)
+    *refusedp = !is_there;
+  return is_there;
+}
+
+int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position, bool *refusedp)
 {
   busq_queue *queue = &bus->slots[slot].queue;
   const uint64_t seen = busq_load_acquire(&queue->backing);
@@ -153,8 +163,7 @@ int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position)
     const int result = bare_reserve(bus, slot, head, &next);
     if (result)
       return result;
-  } else if (!short_is_enough(seen, head) &&
-             slots_reserve(bus, slot, BUSQ_RING_SHORT, bus->geometry.slot_count - BUSQ_RING_SHORT) == BUSQ_OK) {
+  } else if (!short_is_enough(seen, head) && rest_reserve(bus, slot, refusedp)) {
     next = seen | BUSQ_RING_WHOLE;
   }
   if (next <= seen)
@@ -165,9 +174,21 @@ int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position)
   return BUSQ_OK;
 }
 
+uint64_t busq_reserve_growth(const busq_bus *bus, uint32_t slot)
+{
+  const uint64_t backing = busq_load_acquire(&bus->slots[slot].queue.backing), count = bus->geometry.slot_count;
+  if (!bus->geometry.reserves_late || (backing & BUSQ_RING_WHOLE))
+    return 0;
+  const bool is_short = busq_bus_has_short_rings(bus);
+  const bool is_enough = is_short && busq_bus_limit(bus, &bus->slots[slot]) <= BUSQ_RING_SHORT;
+  const uint64_t has = is_short && backing != count ? BUSQ_RING_SHORT : 0;
+  return ((is_enough ? BUSQ_RING_SHORT : count) - has) * sizeof(busq_pair);
+}
+
 int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position)
 {
-  const int result = bus->geometry.reserves_late ? busq_reserve_ring(bus, slot, position) : BUSQ_OK;
+  bool is_refused;
+  const int result = bus->geometry.reserves_late ? busq_reserve_ring(bus, slot, position, &is_refused) : BUSQ_OK;
   return result == BUSQ_FULL ? BUSQ_NO_SPACE : result; /* the error is that of the memory */
 }
 

@@ -17,8 +17,8 @@
  *              learn of it, ring.h shows.  So an unused queue costs nothing, nor does a mere sender, and a queue whose
  *              reader keeps up a page
  *      slots   of peers as many as are used, some at a time (slots.h)
- *      hands   a reader that is one of several fills its own ring, and reserves it in the same way; it reserves its
- *              extent when it sends
+ *      hands   a reader that is one of several fills its own ring with what it keeps, and reserves it in the same way; it
+ *              reserves its extent when it sends
  *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
  *              killed behind its claim must not leave an extent that looks as if it had been reserved
  *      reach   of a large arena's table the words of the first extents are reserved, and more once those are all used.
@@ -55,8 +55,10 @@ int busq_reserve_slots(const busq_bus *bus, uint32_t first, uint32_t count);
 /* A peer's own extent. */
 int busq_reserve_own(busq_bus *bus, uint32_t slot);
 /* A peer's ring, so that the position at its tail can be taken; another process may take it first.  BUSQ_FULL where the ring
- * is short, and has to stay so. */
-BUSQ_COLD int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position);
+ * is short, and has to stay so.  Refused: it was asked for the rest of the ring, and has none; NULL: it is not asked. */
+BUSQ_COLD int busq_reserve_ring(busq_bus *bus, uint32_t slot, uint64_t position, bool *refusedp);
+/* So many bytes it still takes for the ring to hold as many as its queue may. */
+uint64_t busq_reserve_growth(const busq_bus *bus, uint32_t slot);
 /* Where a reader puts into its hands next. */
 int busq_reserve_hand(busq_bus *bus, uint32_t slot, uint64_t position);
 /* The places for replies of a peer. */

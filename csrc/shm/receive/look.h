@@ -111,7 +111,7 @@ static inline int busq_look_damaged(const busq_peer *peer)
 /* A queue that is looked at gets memory, if it has none: or what is sent to it while its reader waits might find none. */
 __attribute__((noinline)) static int busq_look_get_memory(busq_peer *peer)
 {
-  const int result = busq_reserve_ring(peer->bus, peer->receiver.inbox_slot, peer->receiver.ring.slot_count);
+  const int result = busq_reserve_ring(peer->bus, peer->receiver.inbox_slot, peer->receiver.ring.slot_count, NULL);
   peer->receiver.backing = busq_ring_backing(&peer->receiver.ring);
   return result == BUSQ_FULL ? busq_look_damaged(peer) : result; /* there is room in a queue that was never used */
 }

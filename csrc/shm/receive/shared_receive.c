@@ -222,6 +222,24 @@ static bool has_passed_any(const busq_peer *peer)
   return busq_load_acquire(&peer->receiver.inbox->queue.head) < peer->receiver.scan;
 }
 
+/* A message in our own hands already stays where it is. */
+static bool may_be_put_into_our_hands(const busq_peer *peer)
+{
+  const busq_found *found = &peer->receiver.found;
+  const uint64_t copied_below = peer->receiver.copied_below;
+  if (copied_below == UINT64_MAX || peer->receiver.is_dropped || is_in_our_hands(peer, found->position))
+    return false;
+  return found->size_bytes >= copied_below || found->form == BUSQ_FORM_WIDE || (found->form & BUSQ_FORM_ENVELOPE);
+}
+
+static int hand_prepare(busq_peer *peer)
+{
+  if (!hand_find(peer))
+    return busq_error(BUSQ_NO_SPACE, "this reader of \"%s\" has %llu messages in its hands: acknowledge or release some of them first",
+                      peer->receiver.inbox->name, (unsigned long long)peer->receiver.ring.slot_count);
+  return busq_reserve_hand(peer->bus, peer->slot, peer->receiver.hand);
+}
+
 static int reach_next(busq_peer *peer)
 {
   if (busq_time_tick_ns() - peer->receiver.tended_ns >= BUSQ_SLICE_NS)
@@ -232,11 +250,7 @@ static int reach_next(busq_peer *peer)
       continue;
     if (result != BUSQ_OK)
       return result;
-    if (!hand_find(peer))
-      return busq_error(BUSQ_NO_SPACE, "this reader of \"%s\" has %llu messages in its hands: acknowledge or release some of them first",
-                        peer->receiver.inbox->name, (unsigned long long)peer->receiver.ring.slot_count);
-    result = busq_reserve_hand(peer->bus, peer->slot, peer->receiver.hand);
-    if (BUSQ_UNLIKELY(result != BUSQ_OK))
+    if (may_be_put_into_our_hands(peer) && (result = hand_prepare(peer)) != BUSQ_OK)
       return result;
     const bool is_ours = reach(peer);
     if (peer->receiver.found.is_late)
@@ -246,7 +260,6 @@ static int reach_next(busq_peer *peer)
     if (is_ours)
       break;
   }
-  /* A message in our own hands already stays where it is. */
   peer->receiver.kept_at = is_in_our_hands(peer, peer->receiver.found.position)
                                ? busq_place_position(peer->receiver.found.position)
                                : peer->receiver.hand;

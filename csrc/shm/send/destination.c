@@ -99,10 +99,20 @@ static int queue_full(busq_peer *peer, uint32_t slot)
   return BUSQ_FULL;
 }
 
+/* Refused memory is asked for again after a slice: past half of a short ring, each message would ask. */
 int busq_destination_reserve(busq_peer *peer, uint32_t slot, uint64_t tail)
 {
-  const int result = busq_reserve_ring(peer->bus, slot, tail);
-  return result == BUSQ_FULL ? queue_full(peer, slot) : result;
+  busq_destination_cache *known = &peer->sender.known[slot];
+  const uint64_t tick_ns = busq_time_tick_ns();
+  const bool asks = !known->refused_ns || tick_ns - known->refused_ns >= BUSQ_SLICE_NS;
+  bool is_refused = false;
+  const int result = busq_reserve_ring(peer->bus, slot, tail, asks ? &is_refused : NULL);
+  if (is_refused)
+    known->refused_ns = tick_ns;
+  if (result != BUSQ_FULL)
+    return result;
+  peer->sender.is_short = true;
+  return queue_full(peer, slot);
 }
 
 /* The tail between two looks at the head: if that stood still meanwhile, the three belong together.  A reader that is
@@ -171,6 +181,7 @@ int busq_message_refuse(const busq_peer *peer, uint64_t size_bytes)
 int busq_message_admit(busq_peer *peer, const uint64_t *targets, uint32_t n_targets, uint64_t size_bytes)
 {
   peer->sender.failed_target = BUSQ_NO_TARGET;
+  peer->sender.is_short = false;
   busq_store_relaxed(&peer->sender.finds_more, false);
   int result = busq_message_check_size(peer, size_bytes);
   if (!result)

@@ -114,6 +114,7 @@ BUSQ_ALWAYS_INLINE int busq_message_admit_one(busq_peer *peer, const busq_route 
                                               uint64_t size_bytes)
 {
   peer->sender.failed_target = BUSQ_NO_TARGET;
+  peer->sender.is_short = false;
   busq_store_relaxed(&peer->sender.finds_more, false);
   busq_prefetch_write(&only->reader->queue.clock_tail);
   int result = busq_message_check_size(peer, size_bytes);

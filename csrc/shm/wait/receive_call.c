@@ -101,15 +101,21 @@ static int message_show(const busq_peer *peer, busq_message *message)
   return BUSQ_OK;
 }
 
-static inline int receive_peek(busq_peer *peer)
+static inline int receive_peek(busq_peer *peer, uint64_t copied_below)
 {
+  peer->receiver.copied_below = copied_below;
   return BUSQ_UNLIKELY(peer->receiver.is_consumer) ? busq_several_reach(peer) : busq_receive_peek(peer);
+}
+
+int busq_peer_receive_peek_to_copy(busq_peer *peer, uint64_t copied_below, busq_message *message)
+{
+  const int result = receive_peek(peer, copied_below);
+  return result == BUSQ_OK ? message_show(peer, message) : result;
 }
 
 int busq_peer_receive_peek(busq_peer *peer, busq_message *message)
 {
-  const int result = receive_peek(peer);
-  return result == BUSQ_OK ? message_show(peer, message) : result;
+  return busq_peer_receive_peek_to_copy(peer, 0, message);
 }
 
 void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
@@ -328,11 +334,12 @@ int busq_peer_wait_spun(busq_peer *peer, int64_t timeout_ns)
 
 static int receive_available(busq_peer *peer, uint32_t mode, busq_message *messages, uint32_t limit, uint32_t *countp)
 {
+  const uint64_t copied_below = mode == BUSQ_TAKE_COPIED ? UINT64_MAX : 0;
   int result = begin_as_reader(peer);
   *countp = 0;
   if (result != BUSQ_OK)
     return result;
-  while (*countp < limit && (result = receive_peek(peer)) == BUSQ_OK) {
+  while (*countp < limit && (result = receive_peek(peer, copied_below)) == BUSQ_OK) {
     busq_message *message = &messages[*countp];
     message_found(peer, message);
     busq_receive_take(peer, mode);

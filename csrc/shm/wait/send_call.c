@@ -67,7 +67,8 @@ __attribute__((noinline)) static void full_note(const busq_peer *peer)
   const uint32_t slot = busq_target_slot(target);
   const bool is_memory = target == BUSQ_NO_TARGET || slot >= busq_slots_reached(peer->bus);
   const busq_slot *queue = is_memory ? NULL : &peer->bus->slots[slot];
-  (void)busq_error_full(peer->bus->name, queue ? queue->name : NULL, queue ? busq_load_relaxed(&queue->name_bytes) : 0);
+  (void)busq_error_full(peer->bus->name, queue ? queue->name : NULL, queue ? busq_load_relaxed(&queue->name_bytes) : 0,
+                        peer->sender.is_short);
 }
 
 /* Without a job: a message to targets that are all peers, for which nothing has to be written down as long as it can be
