@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import queue
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from busq.nodes import Handle
@@ -139,10 +139,15 @@ class PeerDead(BusqError):
     >>> busq.Bus.unlink("doc-dead")
 
     Of a message to nodes: some of them were over at its place in the order.  The attribute missed has their
-    handles; the other receivers have the message, if sent is 1.
+    handles; the other receivers have the message, if sent is 1.  A pickle leaves missed out: a handle belongs to the
+    peer that has received it.
     """
 
     missed: tuple[Handle, ...] = ()
+
+    def __reduce__(self) -> Any:
+        attributes = {name: value for name, value in self.__dict__.items() if name != "missed"}
+        return (type(self), self.args, attributes)
 
 
 class Unreachable(BusqError):

@@ -354,12 +354,11 @@ static Handle *arrived(Port *self, Message *message, uint32_t place)
   if (!is_alive || busq_peer_handle_is_over(self->peer, number))
     handle_end(handle);
   message->more->pinned.handles_alive &= ~bit;
+  handle->is_released = 0; /* also of a node that has ended: then it is dead, and not let go of */
   if (is_alive && (handle->is_counted || handle->is_dead)) {
     busq_peer_handle_release(self->peer, number);
-  } else if (is_alive) {
+  } else if (is_alive)
     handle->is_counted = 1;
-    handle->is_released = 0;
-  }
   return handle;
 }
 

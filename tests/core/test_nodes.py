@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import copy
 import gc
+import multiprocessing
 import os
 import pickle
 import select
@@ -126,6 +128,26 @@ def test_a_dead_node_is_missed_and_the_others_get_the_message(bus: busq.Bus) -> 
             bob.send([gone, there], b"x")
         assert (caught.value.missed, caught.value.sent) == ((gone,), 1)
         assert carol.recv(PATIENCE_S).node is alive
+
+
+def miss_a_node(name: str) -> None:
+    with busq.Bus.open(name) as bus, bus.join("bob") as bob, bus.join("alice") as alice:
+        node = alice.node()
+        [handle] = given(alice, node, bob)
+        node.destroy()
+        bob.send([handle, "alice"], b"x")
+
+
+def test_the_error_of_a_node_that_is_missed_goes_from_process_to_process(bus: busq.Bus) -> None:
+    """Its handles belong to the peer that has received them, and stay behind."""
+    with pytest.raises(busq.PeerDead) as here:
+        miss_a_node(bus.name)
+    spawning = concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    with spawning as pool, pytest.raises(busq.PeerDead) as there:
+        pool.submit(miss_a_node, bus.name).result(PATIENCE_S)
+    for caught in (there.value, copy.deepcopy(here.value)):
+        assert (str(caught), caught.sent, caught.missed) == (str(here.value), 1, ())
+    assert len(here.value.missed) == 1
 
 
 def test_objects_and_many_messages_go_to_nodes(bus: busq.Bus) -> None:
@@ -279,6 +301,19 @@ def receive_in_two_threads(peer: busq.Peer, place: int) -> bool:
     assert [len(found), len(handles), len(set(map(id, handles)))] == [3, 3, 1]
     assert handles[0].is_dead
     return is_held_up.is_set()
+
+
+def test_a_released_handle_that_comes_again_dead_is_dead(bus: busq.Bus) -> None:
+    with bus.join("alice") as alice, bus.join("bob") as bob:
+        node = alice.node()
+        [handle] = given(alice, node, bob)
+        handle.release()
+        node.destroy()
+        assert given(alice, node, bob) == [handle]
+        assert (handle.is_dead, repr(handle)) == (True, "<Handle of a node of 'alice' (dead)>")
+        with pytest.raises(busq.PeerDead):
+            bob.send(handle, b"")
+        bob.send("alice", b"", handles=[handle])
 
 
 def test_the_owner_is_told_when_the_last_holder_lets_go(bus: busq.Bus) -> None:
