@@ -128,7 +128,14 @@ class Peer:
         """Send (to, data) pairs one after the other, as `busq.Peer.send_many`; returns how many."""
         raise NotImplementedError
 
-    async def send_object(self, to: str | Iterable[str], obj: Any, *, timeout: float | None = None) -> None:
+    async def send_object(
+        self,
+        to: str | Handle | Iterable[str | Handle],
+        obj: Any,
+        *,
+        handles: Iterable[Handle] = (),
+        timeout: float | None = None,
+    ) -> None:
         """Send one object, to one peer or to several at once, as `busq.Peer.send_object`.
 
         No other task runs while it is pickled.
@@ -599,10 +606,13 @@ class _Bus1Peer(core.AsyncPort, Peer):
                 raise
         await self._wide_client().send(bundle, deadline)
 
-    async def _send_object(self, to: Any, obj: Any, _: Any, deadline: Deadline, note: core.Note) -> None:
+    async def _send_object(
+        self, to: Any, obj: Any, handles: Iterable[Any], deadline: Deadline, note: core.Note
+    ) -> None:
         encoded = core.encode(self._peer, obj)  # once, however often it is tried
         key, to = _receivers_of(to)
-        send = functools.partial(core.send_encoded_once, self._peer, to, encoded, (), note)
+        handles = handles if handles == () else arguments.carried(handles)
+        send = functools.partial(core.send_encoded_once, self._peer, to, encoded, handles, note)
         await self._queues.send_in_turn(key, send, deadline)
 
     async def _ask(self, to: Any, data: Any, _: Any, deadline: Deadline, note: core.Note) -> Message:
@@ -668,7 +678,7 @@ class _OrderedPeer(_Bus1Peer):
         return int(self._is_in_flight(note))
 
     async def _send(self, to: Any, data: Any, handles: Iterable[Any], deadline: Deadline, note: Any) -> None:
-        if handles != () or isinstance(to, core.Handle):
+        if handles != () and arguments.carried(handles):
             self._peer._no_nodes()
         names = arguments.receivers(to)
         while not await self._queues.in_thread(lambda: self._send_turn(names, data, deadline, note)):
@@ -694,6 +704,12 @@ class _OrderedPeer(_Bus1Peer):
                 raise
             return False
         return True
+
+    async def enter(self, group: str, *, state: Any = None, take: Any = None, timeout: float | None = None) -> None:
+        self._peer.enter(group, state=state, take=take, timeout=timeout)  # raises
+
+    async def leave(self, group: str, *, timeout: float | None = None) -> None:
+        self._peer.leave(group, timeout=timeout)  # raises
 
     async def sync(self, group: str, *, timeout: float | None = None) -> None:
         self._peer.sync(group, timeout=timeout)  # raises

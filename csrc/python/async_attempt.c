@@ -53,7 +53,7 @@ static PySendResult pause_now(Awaiting *self)
 /* The argument `timeout`, or None; borrowed. */
 static PyObject *timeout_of(const Awaiting *self)
 {
-  static const int places[] = {3, 1, 2, 2, 0, 1, 0};
+  static const int places[] = {3, 1, 3, 2, 0, 1, 0};
   PyObject *given = self->kind == AWAIT_NEXT ? NULL : self->values[places[self->kind]];
   return given ? given : Py_None;
 }
@@ -241,7 +241,7 @@ static PySendResult try_now(Awaiting *self, PyObject **resultp)
   case AWAIT_SEND_MANY:
     return try_send_many(self, resultp);
   case AWAIT_SEND_OBJECT:
-    return send_inner(self, "_send_object", self->values[0], self->values[1], NULL);
+    return send_inner(self, "_send_object", self->values[0], self->values[1], self->values[2]);
   case AWAIT_ASK:
     return send_inner(self, "_ask", self->values[0], self->values[1], NULL);
   default:

@@ -41,7 +41,7 @@ static PyObject *call_new(AsyncPort *self, awaiting_kind kind, PyObject *const *
   static const signature expected[] = {
       [AWAIT_SEND] = {"aio.Peer", "send", {ARGUMENT_TO, ARGUMENT_DATA, ARGUMENT_HANDLES, ARGUMENT_TIMEOUT}, 2, 2},
       [AWAIT_SEND_MANY] = {"aio.Peer", "send_many", {ARGUMENT_MESSAGES, ARGUMENT_TIMEOUT}, 1, 1},
-      [AWAIT_SEND_OBJECT] = {"aio.Peer", "send_object", {ARGUMENT_TO, ARGUMENT_OBJ, ARGUMENT_TIMEOUT}, 2, 2},
+      [AWAIT_SEND_OBJECT] = {"aio.Peer", "send_object", {ARGUMENT_TO, ARGUMENT_OBJ, ARGUMENT_HANDLES, ARGUMENT_TIMEOUT}, 2, 2},
       [AWAIT_ASK] = {"aio.Peer", "ask", {ARGUMENT_TO, ARGUMENT_DATA, ARGUMENT_TIMEOUT}, 2, 2},
       [AWAIT_RECV] = {"aio.Peer", "recv", {ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 1, 0},
       [AWAIT_RECV_MANY] = {"aio.Peer", "recv_many", {ARGUMENT_LIMIT, ARGUMENT_TIMEOUT, ARGUMENT_ACK}, 2, 1}};

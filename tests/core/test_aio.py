@@ -903,6 +903,24 @@ class Text:
         return str(payload, "utf-8")
 
 
+async def test_objects_go_to_nodes_and_with_handles(make_bus: Callable[..., busq.Bus], run: Run) -> None:
+    bus = make_bus(capacity=1)
+    async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
+        node = ann.node()
+        await ann.send_object("bob", [1], handles=[node.handle], timeout=PATIENCE_S)
+        with pytest.raises(busq.Full):
+            await ann.send_object("bob", [2], handles=[node.handle], timeout=0)
+        start(lambda: ann.send_object("bob", [3], handles=iter([node.handle])))  # waits for room
+        await a_moment()
+        [first, second] = [await bob.recv(), await bob.recv()]
+        assert [(message.object(), len(message.handles)) for message in (first, second)] == [([1], 1), ([3], 1)]
+        await bob.send_object(first.handles[0], {"to": "the node"})
+        message = await ann.recv()
+        assert (message.object(), message.node) == ({"to": "the node"}, node)
+        with pytest.raises(TypeError, match="a handle has type str"):
+            await ann.send_object("bob", 4, handles=["ann"])  # type: ignore[list-item]
+
+
 async def test_objects_in_tasks(make_bus: Callable[..., busq.Bus], run: Run) -> None:
     bus = make_bus(capacity=2, arena=1 << 20)
     async with aio.join(bus, "ann") as ann, aio.join(bus, "bob") as bob, together() as start:
