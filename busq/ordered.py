@@ -18,7 +18,7 @@ from busq._native import ffi, lib
 from busq._port import arguments
 from busq._port.arguments import wrong_type
 from busq._port.deadline import Deadline, timeout_ns
-from busq._port.sent_count import Sending, report_sent
+from busq._port.sent_count import Sending, nothing_sent, report_sent
 from busq._port.through_cffi import check, held, owned, raw_bus
 from busq.orders import Order, parse
 from busq.peer import Buffer, Draft, Message, Payload, Peer
@@ -127,11 +127,18 @@ class OrderedPeer(Peer):
     def _number_of(self, name: Any) -> int:
         known = self._numbers.get(name) if isinstance(name, str) else None
         if known is None:
-            encoded = arguments.encode_receiver(name)
+            encoded = self._encoded(name)
             number = ffi.new("uint32_t *")
             check(lib.busq_live_lookup(self._handle, encoded, len(encoded), number))
             known = self._numbers[name] = int(number[0])
         return known
+
+    def _encoded(self, name: Any) -> bytes:
+        if isinstance(name, core.Handle):
+            self._no_nodes()
+        if isinstance(name, str) and name.startswith("@"):
+            self._no_groups()
+        return arguments.encode_receiver(name)
 
     def _name_of(self, process: int) -> str:
         known = self._names.get(process)
@@ -176,10 +183,10 @@ class OrderedPeer(Peer):
         >>> busq.Bus.unlink("doc-ordered-send")
         """
         ticket = _new_ticket()
-        if handles != () or isinstance(to, core.Handle):
-            self._no_nodes()
         try:
             try:
+                if handles != () and arguments.carried(handles):
+                    self._no_nodes()
                 return self._send(to, data, Deadline(timeout), ticket)  # type: ignore[no-any-return]
             except BaseException as error:
                 report_sent(error, _is_in_flight(ticket))
@@ -190,9 +197,11 @@ class OrderedPeer(Peer):
 
     def _send(self, to: Any, data: Any, deadline: Deadline, ticket: Any) -> Any:
         payload = _joined(data)
-        if not self._is_assembled:
-            self._assemble(deadline)
         names = arguments.receivers(to)
+        if not self._is_assembled:
+            for name in names:  # refuses what is no receiver before the others have joined
+                self._encoded(name)
+            self._assemble(deadline)
         numbers = self._resolve(names)
         while True:
             left_ns = deadline.left_ns()
@@ -275,9 +284,10 @@ class OrderedPeer(Peer):
     def send_object(  # noqa: D102
         self, to: Any, obj: Any, *, handles: Iterable[Any] = (), timeout: float | None = None
     ) -> None:
-        raise ValueError(
-            f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes"
-        )
+        with nothing_sent():
+            raise ValueError(
+                f"order {self._order.name} carries bytes: objects need order bus1; encode it, and send the bytes"
+            )
 
     def _no_nodes(self) -> NoReturn:
         raise ValueError(
@@ -318,7 +328,8 @@ class OrderedPeer(Peer):
         order fifo has no queue for replies: requests need order bus1
         >>> busq.Bus.unlink("doc-ordered-ask")
         """
-        raise ValueError(f"order {self._order.name} has no queue for replies: requests need order bus1")
+        with nothing_sent():
+            raise ValueError(f"order {self._order.name} has no queue for replies: requests need order bus1")
 
     # ---- receiving ----
 

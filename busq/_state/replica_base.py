@@ -145,19 +145,17 @@ class Replica:
         order, and applies all that follows.  When the last one has gone, so has the state.
 
         Parameters: `bus`, of order bus1, or its name; `name`, of the group, which may have members on several machines,
-        and with "@" in front has to be such a one; `args` and `kwargs`, for `__init__`;
-        `member`, the name of this replica's peer (None: a unique one); `codec`, which writes and reads arguments and
-        states, the same at all replicas (None: plain data, None, bool, int, float, str, bytes, bytearray, tuples,
-        lists, dicts and sets, of which reading runs no code; `busq.codec.pickle()` takes any object, where every
-        process that may join the bus is trusted); `verify`, compare digests of the state, and of what the commands
-        returned and raised, with the others after so many commands (True: 1000): the first command that has another
-        effect or another result there raises Diverged at every replica; `timeout`, how many seconds to wait for the
-        state.
+        and with "@" in front has to be such a one; `args` and `kwargs`, for `__init__`; `member`, the name of this
+        replica's peer (None: a unique one); `codec`, which writes and reads arguments and states, the same at all
+        replicas (None: plain data, None, bool, int, float, str, bytes, bytearray, tuples, lists, dicts and sets, of
+        which reading runs no code; `busq.codec.pickle()` takes any object, where every process that may join the bus is
+        trusted); `verify`, compare digests of the state, and of what the commands returned and raised, with the others
+        after so many commands (True: 1000): the first command that has another effect or another result there raises
+        Diverged at every replica; `timeout`, how many seconds to wait for the state.
 
-        Errors: those of `Bus.join` and `Peer.enter`; UnknownPeer for "@" before another group;
-        Empty if the state did not come before the timeout; TypeError if
-        the codec does not take the state, or reads something else than it was given to write, if a state that is to be
-        compared has no digest, such as one that holds itself, or if the group is kept by a class with other commands.
+        Errors: those of `Bus.join` and `Peer.enter`; UnknownPeer for "@" before another group; Empty if the state did
+        not come before the timeout; ValueError for a bus of another order; TypeError if the codec does not take the
+        state or reads another, if one to be compared has no digest, or if the group has other commands.
 
         Cost: a peer of the bus, a thread, and a copy of the state, which one of the others packs between two commands.
 
@@ -181,7 +179,10 @@ class Replica:
         own = _own_name(name) if member is None else member
         opened = Bus.open(bus) if isinstance(bus, str) else None
         try:
-            engine = Engine(replica, opened or bus, name, own, chosen, every)
+            there: Any = opened or bus
+            if there.order != "bus1":
+                raise ValueError(f"order {there.order} has no groups: replicas need order bus1")
+            engine = Engine(replica, there, name, own, chosen, every)
         except BaseException:
             if opened is not None:
                 opened.close()

@@ -81,10 +81,15 @@ async def test_in_an_event_loop(other: busq.Bus) -> None:
             lambda: ann.send_object("bob", 5),
             lambda: ann.recv(ack=True),
             lambda: ann.recv_many(5, ack=True),
+            lambda: ann.send("@all", b"to a group"),
+            lambda: ann.enter("all"),
+            lambda: ann.leave("all"),
         ]
         for call in refused:
             with pytest.raises(ValueError, match=f"order {other.order} .*bus1"):
                 await call()
+        await ann.send("bob", b"no handles", handles=[], timeout=PATIENCE_S)
+        assert (await bob.recv()).data == b"no handles"
 
 
 def test_temporary(other: busq.Bus) -> None:
@@ -108,6 +113,10 @@ REFUSED: dict[str, Callable[[busq.Bus, busq.Peer], Any]] = {
     "Queue": lambda bus, _: busq.Queue(bus=bus),
     "SimpleQueue": lambda bus, _: busq.SimpleQueue(bus=bus),
     "JoinableQueue": lambda bus, _: busq.JoinableQueue(bus=bus),
+    "group": lambda _, peer: peer.send("@all", b"to a group"),
+    "groups": lambda _, peer: peer.send_many([(["@all"], b"to a group")]),
+    "Replica": lambda bus, _: busq.replica.Dict.join(bus, "all"),
+    "Replica by name": lambda bus, _: busq.replica.Dict.join(bus.name, "all"),
 }
 
 
@@ -116,6 +125,37 @@ def test_what_needs_bus1_says_so_at_once(other: busq.Bus, pair: Pair, feature: s
     with pytest.raises(ValueError, match=f"order {other.order}\\b.*bus1"):
         REFUSED[feature](other, pair[0])
     assert sent_to_bob(pair, b"goes on").data == b"goes on"
+
+
+@pytest.mark.parametrize("feature", ["send_object", "ask", "group", "groups"])
+def test_what_is_refused_was_not_sent(other: busq.Bus, pair: Pair, feature: str) -> None:
+    with pytest.raises(ValueError, match="bus1") as caught:
+        REFUSED[feature](other, pair[0])
+    assert caught.value.sent == 0  # type: ignore[attr-defined]
+
+
+def test_no_handles_are_no_handles(pair: Pair) -> None:
+    pair[0].send("bob", b"none", handles=[], timeout=PATIENCE_S)
+    assert pair[1].recv(PATIENCE_S).data == b"none"
+    with pytest.raises(ValueError, match="no nodes and no handles") as caught:
+        pair[0].send("bob", b"", handles=iter(["one"]))  # type: ignore[list-item]
+    assert caught.value.sent == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("to", "error", "text"),
+    [
+        ([], ValueError, "no receivers"),
+        ("@all", ValueError, "bus1"),
+        ([5], TypeError, "a receiver"),
+        (5, TypeError, "to has type"),
+    ],
+)
+def test_what_is_no_receiver_is_refused_before_the_others_have_joined(
+    make_bus: Callable[..., busq.Bus], to: Any, error: type[Exception], text: str
+) -> None:
+    with make_bus(order="lamport", peers=2).join("ann") as ann, pytest.raises(error, match=text):
+        ann.send(to, b"", timeout=0)
 
 
 def test_replies_and_objects_of_its_messages(pair: Pair) -> None:
