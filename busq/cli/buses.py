@@ -106,23 +106,17 @@ def _wait_for_the_end() -> None:
 @JSON
 def list_command(as_json: bool) -> int:
     """List the buses of this user."""
-    from busq.bus import bus_names
     from busq.cli import buses_show
+    from busq.ops.top import looked_at
 
     rows: list[dict[str, Any]] = []
     with plain_errors():
-        names = bus_names()
-    for name in names:
-        try:
-            with busq.Bus.open(name) as bus:
-                facts = bus.stats()
-        except FileNotFoundError:
-            continue  # removed meanwhile
-        except (OSError, busq.BusqError) as error:
-            rows.append({"name": name, "error": os_error(error) if isinstance(error, OSError) else str(error)})
-            continue
-        facts["peers_alive"] = sum(peer["alive"] for peer in facts.pop("peers"))
-        rows.append(facts)
+        for name, facts in looked_at(()):
+            if isinstance(facts, dict):
+                facts["peers_alive"] = sum(peer["alive"] for peer in facts.pop("peers"))
+                rows.append(facts)
+            else:
+                rows.append({"name": name, "error": os_error(facts) if isinstance(facts, OSError) else str(facts)})
     if as_json:
         print_json({"buses": rows})
     else:
@@ -155,20 +149,19 @@ def info(name: str, interval: float, as_json: bool) -> None:
 
 def _with_rates(bus: busq.Bus, interval_s: float) -> dict[str, Any]:
     """Return the facts of a bus, and what its peers have sent and received per second between two looks."""
-    before: dict[tuple[int, float], dict[str, Any]] = {}
-    began_s = ended_s = time.monotonic()
+    from busq.ops.top import Rates
+
+    rates = Rates()
     if interval_s:
-        before = {(peer["slot"], peer["joined_s"]): peer for peer in bus.stats()["peers"]}
+        rates.begin()
+        rates.add(bus.stats())
         time.sleep(interval_s)
-        ended_s = time.monotonic()
+    rates.begin()
     facts = bus.stats()
+    rates.add(facts)
     views = bus.groups()
     facts["groups"] = {group: {"view": view.number, "members": list(view.members)} for group, view in views.items()}
-    facts["interval_s"] = round(ended_s - began_s, 6)
-    for peer in facts["peers"]:
-        first = before.get((peer["slot"], peer["joined_s"]))
-        for key in ("sent", "received"):
-            peer[f"{key}_per_s"] = (peer[key] - first[key]) / (ended_s - began_s) if first else None
+    facts["interval_s"] = round(rates.interval_s, 6)
     return facts
 
 

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output for people of the commands that look after buses: `busq ls`, `info`, `doctor`, `gc`."""
+"""The output for people of the commands that look after buses: `busq ls`, `info`, `top`, `doctor`, `gc`."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import click
 from rich.text import Text
 
 from busq._util.humanize import amount, duration, size, size_in_use
@@ -16,7 +19,7 @@ from busq.cli.show import narrow, new_table, print_lines, print_whole, yes
 from busq.ops.doctor import Finding, Report, waits_of
 from busq.ops.leftovers import Cleaning
 
-__all__ = ["bus", "buses", "cleaning", "reports"]
+__all__ = ["bus", "buses", "busiest", "cleaning", "reports"]
 
 
 def buses(buses: Sequence[dict[str, Any]]) -> None:
@@ -90,6 +93,37 @@ def _state(peer: dict[str, Any]) -> Text:
     shared = "" if peer["consumers"] is None else f", shared by {peer['consumers']}"
     text = f"{peer['state']}{', durable' if peer['durable'] else ''}{shared}"
     return Text(text, style="" if peer["alive"] else "yellow")
+
+
+def busiest(buses: Sequence[dict[str, Any]]) -> None:
+    """Print the peers of buses, the busiest first; a terminal shows nothing else, and as many as fit."""
+    click.clear()
+    columns = ["name", "peer", "state", "waits for", "waited", "queue", "memory", "sent/s", "recv/s"]
+    table = narrow(new_table("", *columns, left=columns[:4]))
+    rows = [(facts, peer) for facts in buses if "error" not in facts for peer in facts["peers"]]
+    rows.sort(key=lambda row: _business(row[1]), reverse=True)
+    for facts, peer in rows[: _fitting(len(buses))]:
+        names = {other["slot"]: _name(other) for other in facts["peers"]}
+        figures = [f"{peer['depth']:,}", size(peer["memory_bytes"])]
+        rates = [_per_s(peer["sent_per_s"]), _per_s(peer["received_per_s"])]
+        table.add_row(facts["name"], _name(peer), _state(peer), *waits_of(peer, names), *figures, *rates)
+    if table.row_count:
+        print_whole(table)
+    for facts in buses:
+        if "error" in facts:
+            print_whole(Text(f"{facts['name']}: {facts['error']}", style="red"))
+    if not rows:
+        print_whole("no peers")
+
+
+def _business(peer: dict[str, Any]) -> tuple[Any, ...]:
+    return (peer["sent_per_s"] or 0) + (peer["received_per_s"] or 0), peer["alive"], peer["depth"]
+
+
+def _fitting(n_buses: int) -> int | None:
+    """How many rows a terminal has room for; None for any number, elsewhere."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return max(1, shutil.get_terminal_size().lines - 5 - n_buses) if is_terminal else None
 
 
 # ---- the doctor ----

@@ -41,6 +41,7 @@ COMMANDS: list[tuple[str, list[str]]] = [
     ("busq replay FILE --orders ...", ["replay", "mails.csv", "--orders", "fifo,skeen", "--processes", "2"]),
     ("busq ls", ["ls"]),
     ("busq info NAME", ["info", "orders", "--interval", "0"]),
+    ("busq top", ["top", "orders", "--count", "1", "--interval", "0.01"]),
     ("busq doctor", ["doctor", "orders"]),
     ("busq gc", ["gc", "--dry-run"]),
     ("busq soak", ["soak", "--kills", "2", "--seed", "1"]),

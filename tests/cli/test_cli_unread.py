@@ -44,6 +44,8 @@ ASKED: dict[str, tuple[str, str]] = {
     "ls as JSON": ("ls --json", ""),
     "info": ("info orders --interval 0", ""),
     "info of no bus": ("info nowhere", ""),
+    "top": ("top --count 1 --interval 0.01", ""),
+    "metrics": ("metrics", ""),
     "doctor": ("doctor", ""),
     "gc": ("gc --dry-run", ""),
     "rm": ("rm nowhere", ""),
