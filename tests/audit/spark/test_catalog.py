@@ -202,7 +202,10 @@ REFUSED = {
     "no catalog": (["--table", "lake.db.events"], "no such table, and no 'lake.db' in the catalog"),
     "no name": (["--table", "{db}."], "{db}.: no name of a table"),
     "an empty name": (["--table", ""], "no name of a table"),
-    "columns missing": (["--table", "{db}.few"], "{db}.few: no column 'position' and 'message': expected process,"),
+    "columns missing": (
+        ["--table", "{db}.few"],
+        "{db}.few: found the columns process and kind, but no message: --field message=COLUMN names it",
+    ),
     "a field missing": (
         ["--table", "{db}.events", "--field", "kind=what"],
         "{db}.events: no column for kind in 'what': found process, position, kind",
