@@ -340,6 +340,8 @@ def _typed(name: str, each: Expression, table: pa.Table, fields: Fields, path: s
             return pc.cast(plain_of(column), pa.int64())
         if name == "label":
             return text_of(column)
+        if name == "clock" and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+            return pa.nulls(len(column), SCHEMA.field("clock").type)  # a single number is no vector clock
         if name == "clock":
             return pc.cast(column, SCHEMA.field("clock").type)
         return destinations_of(column) if name == "destinations" else names_of(column)

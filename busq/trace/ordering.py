@@ -175,9 +175,11 @@ def _falling(source: Source, rows: Rows, labels: Sequence[str], position: Any, h
 
 
 def _gaps(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_position: Any) -> list[Finding]:
-    """Return findings about positions that are missing, or stand twice; of text, what comes before the first position
-    is not missed, and a position that stands twice is not remarked."""
-    found = []
+    """Return findings about positions that are missing, or stand twice in a process; of text, what comes before the
+    first position is not missed, and a position that stands twice is not remarked."""
+    found: list[Finding] = []
+    if _number_all(rows, position, has_position, len(labels)):
+        return found
     has_repetitions = bool((rows.kind == int(Kind.REDELIVER)).any())
     bounds = np.searchsorted(rows.process, np.arange(len(labels) + 1)).tolist()
     for name, (begin, end) in zip(labels, pairwise(bounds), strict=True):
@@ -195,6 +197,14 @@ def _gaps(source: Source, rows: Rows, labels: Sequence[str], position: Any, has_
             text = f"{path}: {missing} events of {name} are missing, as its positions say"
             found.append(Finding("gap", text, missing, path, process=name))
     return found
+
+
+def _number_all(rows: Rows, position: Any, has_position: Any, processes: int) -> bool:
+    """Return whether positions number the rows of all processes together, as those of a table do: then no row between
+    two of a process is missing."""
+    if processes < 2 or not has_position.all() or not (rows.are_lines or position.min() <= 1):
+        return False
+    return bool((np.diff(np.sort(position)) == 1).all())
 
 
 def _ties(source: Source, rows: Rows, by: Any, by_time: Any) -> Any:

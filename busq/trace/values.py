@@ -207,8 +207,13 @@ def _list_in_braces(text: str) -> Sequence[Any]:
 
 
 def clock_of(value: Any) -> Mapping[str, int] | Sequence[int] | None:
-    """Return a clock without components that are 0, if it names processes."""
-    if value is None or value == "":
+    """Return a clock without components that are 0, if it names processes; None for a single number, as Lamport's.
+
+    >>> clock_of("ann:1 bob:0"), clock_of("1 2"), clock_of("7"), clock_of(7)
+    ({'ann': 1}, [1, 2], None, None)
+    """
+    is_number = isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value.strip()))
+    if value is None or value == "" or (is_number and not isinstance(value, bool)):
         return None
     if isinstance(value, str):
         value = _clock_of_text(value)

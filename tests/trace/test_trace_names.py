@@ -167,6 +167,26 @@ def test_destinations_of_sends_show_that_kinds_count_as_in_busq(tmp_path: Path, 
     assert faults(tmp_path)["fifo"] == 1
 
 
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_a_single_number_is_no_vector_clock(tmp_path: Path, suffix: str) -> None:
+    rows = {"process": ["ann", "bob"], "clock": [1, 2], "kind": ["send", "deliver"], "id": ["m", "m"]}
+    write(pa.table(rows | {"to": ["bob", None]}), tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert (run.ok, run.deliveries, list(run.findings)) == (True, 1, [])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "ndjson"])
+def test_positions_that_number_all_rows_of_a_table_have_no_gaps(tmp_path: Path, suffix: str) -> None:
+    rows = {"process": ["ann", "bob"] * 2, "kind": ["send", "deliver"] * 2, "id": ["m", "m", "n", "n"]}
+    rows |= {"to": ["bob", None] * 2}
+    write(pa.table(rows | {"position": [0, 1, 2, 3]}), tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert (run.ok, run.checks["fifo"].verdict, list(run.findings)) == (True, "valid", [])
+    write(pa.table(rows | {"position": [0, 1, 2, 4]}), tmp_path / f"a.{suffix}")
+    (run,) = busq.audit.audit(tmp_path).runs
+    assert {finding.kind for finding in run.findings} == {"gap"}
+
+
 def write(rows: Any, path: Path) -> None:
     if path.suffix == ".parquet":
         pq.write_table(rows, path)

@@ -476,6 +476,21 @@ def test_another_column_is_doubted_here_too_whatever_is_judged(spark: SparkSessi
         assert ("other-column" in kinds[0]) == (judged != ("clock",))
 
 
+@pytest.mark.parametrize("to", [{}, {"to": [["bob"], None] * 2}, {"to": ["bob", None] * 2}])
+def test_positions_of_a_table_and_numbers_for_kinds_are_taken_alike_here(
+    spark: SparkSession, tmp_path: Path, to: dict[str, Any]
+) -> None:
+    """Positions number all rows; without destinations, numbers for kinds are a guess."""
+    kinds = ["send", "deliver"] if to else [0, 1]
+    rows = {"position": [0, 1, 2, 3], "process": ["ann", "bob"] * 2, "kind": kinds * 2, "message": ["m", "m", "n", "n"]}
+    pq.write_table(pa.table(rows | to), tmp_path / "a.parquet")
+    (source,) = find(tmp_path).sources
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert_same(found, wanted, str(to))
+    kinds_of = [{one.kind for one in its.findings} for its in (found, wanted)]
+    assert kinds_of[0] == kinds_of[1] == (set() if to else {"kinds-guessed", "derived-destinations"})
+
+
 def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkSession, tmp_path: Path) -> None:
     """Two messages of ann overtake each other, two of zoe have one time."""
     lines = ["id,sender,receiver,sent_at,received_at", "m1,ann,bob,1,5", "m2,ann,bob,2,4", "m3,zoe,yan,9,15"]

@@ -65,6 +65,7 @@ class Loaded:
     rows: int = 0
     logs: Sequence[tuple[int, str]] = field(default_factory=tuple)
     is_foreign: bool = False  # whether it has both sends and deliveries is not known yet
+    may_number_all: bool = False  # positions may number the rows of all processes together, as those of a table do
     is_derived: bool = False  # its messages are those that follow from its clocks
     is_live: bool = False  # it was recorded from a bus
     is_renamed: bool = False
@@ -296,6 +297,7 @@ def _of_names(spark: SparkSession, source: Source, heads: Sequence[Head], findin
         findings=(*source.findings, *findings, *bad, *mapped.findings),
         rows=sum(head.rows for head in heads),
         is_foreign=True,
+        may_number_all=True,
         tells_senders=mapped.tells_senders,
         facts=mapped.facts,
         called=mapped.called,
@@ -315,5 +317,13 @@ def _load_read(spark: SparkSession, source: Source, why: str) -> Loaded:
         events = conformed(frame_of(spark, table))
     except BROKEN as error:
         raise TraceError(f"{source.name}: {error}") from None
-    its = Loaded(events, run.processes, run.order, run.findings, table.num_rows, is_derived=run.is_derived)
+    its = Loaded(
+        events,
+        run.processes,
+        run.order,
+        run.findings,
+        table.num_rows,
+        may_number_all=True,
+        is_derived=run.is_derived,
+    )
     return replace(its, untied=untied(run), tied=run.tied, is_live=run.is_live)

@@ -116,7 +116,8 @@ class Case:
         if self.deaths:
             self.logs = ()
             self.events = checks.without_spared(self.events, self.deaths)
-        self._find_holes(has_repetitions)
+        if not (loaded.may_number_all and self._number_all()):
+            self._find_holes(has_repetitions)
 
     def total(self, name: str) -> int:
         """The sum of a figure over all processes."""
@@ -163,6 +164,14 @@ class Case:
 
             if (ties := self.ties.get(process, 0)) and self.names[process] not in told:
                 self.findings.append(doubled("", self.names[process], ties, has_repetitions=has_repetitions))
+
+    def _number_all(self) -> bool:
+        """Return whether positions number the rows of all processes together, as those of a table do."""
+        rows, first = self.total("rows"), min((row["first"] for row in self.profile.values()), default=0)
+        if len(self.profile) < 2 or first > 1:
+            return False
+        is_dense = max(row["last"] for row in self.profile.values()) - first + 1 == rows
+        return bool(is_dense and self.events.select("position").distinct().count() == rows)
 
     def rename(self) -> None:
         """Name the messages anew, because their names are not those that are relied on; `close` when done."""
