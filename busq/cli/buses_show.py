@@ -31,12 +31,12 @@ def buses(buses: Sequence[dict[str, Any]]) -> None:
             peers = f"{facts['peers_alive']} of {facts['peer_slots']}"
             memory = [size(facts["segment_bytes"]), size(facts["arena_used_bytes"])]
             made = _date(facts["created_s"])
-            table.add_row(facts["name"], peers, facts["order"], *memory, made, yes(facts["temporary"]))
+            table.add_row(_name(facts), peers, facts["order"], *memory, made, yes(facts["temporary"]))
     if table.row_count:
         print_whole(table)
     for facts in buses:
         if "error" in facts:
-            print_whole(Text(f"{facts['name']}: {facts['error']}", style="red"))
+            print_whole(Text(f"{_name(facts)}: {facts['error']}", style="red"))
     if not buses:
         print_whole("no buses")
 
@@ -55,7 +55,7 @@ def bus(facts: dict[str, Any]) -> None:
         cells = [*waits_of(peer, names), f"{peer['helped']:,}", size(peer["memory_bytes"])]
         states.add_row(_name(peer), _state(peer), *cells, *(_per_s(peer[key]) for key in _rates(facts).values()))
     print_whole(
-        f"{facts['name']}: order {facts['order']}, created {_date(facts['created_s'])} "
+        f"{_name(facts)}: order {facts['order']}, created {_date(facts['created_s'])} "
         f"by process {facts['creator_pid']}{kind}{ended}",
         f"{len(facts['peers'])} of {facts['peer_slots']} peer slots, {facts['capacity']:,} messages per queue",
         f"{size_in_use(facts['arena_used_bytes'], facts['arena_bytes'])} in use for messages, "
@@ -71,7 +71,8 @@ def bus(facts: dict[str, Any]) -> None:
 def _groups(groups: dict[str, Any]) -> None:
     """A line for each group: its view and the members."""
     for name, group in groups.items():
-        print_whole(f"@{name}: view {group['view']}, {', '.join(group['members']) or 'nobody'}")
+        members = ", ".join(map(_plain, group["members"])) or "nobody"
+        print_whole(f"{_plain(f'@{name}')}: view {group['view']}, {members}")
 
 
 def _rates(facts: dict[str, Any]) -> dict[str, str]:
@@ -83,9 +84,12 @@ def _per_s(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:,.0f}" if rate == 0 or rate >= 10 else f"{rate:.1f}"
 
 
-def _name(peer: dict[str, Any]) -> str:
-    """A name for a table; what could steer a terminal is spelled out."""
-    name = str(peer["name"])
+def _name(named: dict[str, Any]) -> str:
+    """The name of a peer or of a bus; what could steer a terminal is spelled out."""
+    return _plain(str(named["name"]))
+
+
+def _plain(name: str) -> str:
     return name if name.isprintable() else repr(name)
 
 
@@ -106,12 +110,12 @@ def busiest(buses: Sequence[dict[str, Any]]) -> None:
         names = {other["slot"]: _name(other) for other in facts["peers"]}
         figures = [f"{peer['depth']:,}", size(peer["memory_bytes"])]
         rates = [_per_s(peer["sent_per_s"]), _per_s(peer["received_per_s"])]
-        table.add_row(facts["name"], _name(peer), _state(peer), *waits_of(peer, names), *figures, *rates)
+        table.add_row(_name(facts), _name(peer), _state(peer), *waits_of(peer, names), *figures, *rates)
     if table.row_count:
         print_whole(table)
     for facts in buses:
         if "error" in facts:
-            print_whole(Text(f"{facts['name']}: {facts['error']}", style="red"))
+            print_whole(Text(f"{_name(facts)}: {facts['error']}", style="red"))
     if not rows:
         print_whole("no peers")
 
@@ -139,7 +143,7 @@ def reports(reports: Sequence[Report]) -> None:
         if report.opened and report.name is not None:
             _patient(report)
         elif report.name is not None:
-            print_lines([Text(f"{report.name}: can't be opened", style="bold")])
+            print_lines([Text(f"{_plain(report.name)}: can't be opened", style="bold")])
         print_lines([_finding(finding) for finding in report.findings])
         if report.ok and report.opened:
             print_lines([Text("all is well", style="green")])
@@ -166,7 +170,8 @@ def _patient(report: Report) -> None:
     facts = report.facts
     memory = facts["memory"]
     gone = f", {size(memory['gone_bytes'])} of it by peers that are gone" if memory["gone_bytes"] else ""
-    head = Text.assemble((str(report.name), "bold"), f": {len(facts['peers'])} of {facts['peer_slots']} peer slots, ")
+    name = (_plain(str(report.name)), "bold")
+    head = Text.assemble(name, f": {len(facts['peers'])} of {facts['peer_slots']} peer slots, ")
     head.append(f"{size_in_use(memory['used_bytes'], memory['bytes'])} in use for messages{gone}")
     columns = ["peer", "state", "process", "waits for", "waited", "queue", "memory"]
     table = narrow(new_table("", *columns, left=columns[:4]))

@@ -423,6 +423,16 @@ def test_buses_are_listed_shown_and_removed(buses: Path) -> None:
     assert run("ls").stdout == "no buses\n"
 
 
+def test_no_name_steers_a_terminal(buses: Path) -> None:
+    name = "a\x1b[31m\nb"
+    with busq.Bus.create(name, temporary=True) as bus, bus.join(name) as peer:
+        peer.enter(name)
+        for command in (["ls"], ["info", name], ["doctor", name], ["top", "--count", "1", "--interval", "0.01"]):
+            shown = run(*command)
+            assert (shown.exit_code, "\x1b" in shown.stdout) == (0, False)
+            assert repr(name) in shown.stdout
+
+
 def test_a_bus_is_made_from_the_command_line(buses: Path) -> None:
     made = run("create", "letters", "--peers", "3", "--capacity", "7", "--arena", "2M", "--permissions", "660")
     assert (made.exit_code, made.stdout, made.stderr) == (0, "", "")
