@@ -219,7 +219,7 @@ def checked_name(group: Any) -> str:
     """Return the name of a group with the "@" that the core wants; TypeError or ValueError for what can't be one."""
     if group == "":
         raise ValueError("the name of a group is empty: expected 1 to 254 bytes of UTF-8")
-    if encode_peer_name(group, "the name of a group").startswith(b"@"):
+    if encode_peer_name(group, "the name of a group", "group").startswith(b"@"):
         raise ValueError(
             f'the group {group!r}: expected its name without "@", which stands where a message is sent to it'
         )

@@ -70,11 +70,11 @@ def _encode(text: str, what: str) -> bytes:
         raise ValueError(f"{what} {text!r} can't be written in UTF-8 ({error.reason} at {error.start})") from None
 
 
-def encode_peer_name(name: Any, argument: str = "name") -> bytes:
-    """Turn the name of a peer into bytes for the core."""
+def encode_peer_name(name: Any, argument: str = "name", kind: str = "peer") -> bytes:
+    """Turn the name of a peer, or of a group, into bytes for the core."""
     if not isinstance(name, str):
-        raise wrong_type(argument, name, "str, the name of a peer")
-    return _encode(name, "peer name")
+        raise wrong_type(argument, name, f"str, the name of a {kind}")
+    return _encode(name, f"{kind} name")
 
 
 def encode_receiver(name: Any) -> bytes:

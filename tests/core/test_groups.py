@@ -174,8 +174,10 @@ def test_wrong_uses_are_refused_in_words(bus: busq.Bus, make_bus: Callable[..., 
         for wrong in ("", "@g", "a/b", "x" * 255):
             with pytest.raises(ValueError, match="group"):
                 alice.enter(wrong)
-        with pytest.raises(TypeError, match="the name of a group"):
+        with pytest.raises(TypeError, match="the name of a group has type int: expected str, the name of a group"):
             alice.enter(1)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=r"group name .* can't be written in UTF-8"):
+            alice.enter("\ud800")
         with pytest.raises(ValueError, match="timeout"):
             alice.enter("g", timeout=-1)
         alice.leave("h")
