@@ -148,8 +148,8 @@ HANDS = """
     print("held")
 """
 
-# A queue whose ring has no memory beyond its first page is full before `maxsize`, and `full` agrees.  A queue with a larger
-# `maxsize` than places has as many objects as ever: the others wait in the process.
+# A queue whose ring has no memory beyond its first page is full before `maxsize`, and `full` agrees.  A queue with a
+# larger `maxsize` than places has as many objects as ever: the others wait in the process.
 GROWTH = """
     first = busq.Queue()
     first.put(0), first.get()
