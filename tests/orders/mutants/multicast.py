@@ -237,6 +237,22 @@ MUTANTS = [
         compiled=RECEIVE,
     ),
     mutant(
+        "END_NOT_SEEN_BY_MEMBER",
+        "a member goes on as if its ring were short",
+        "a message of a member against one who enters, with rings that become whole",
+        "shm/memory/peer.h",
+        ("position < receiver->backing ? busq_ring_slot_in", "position ? busq_ring_slot_in"),
+        compiled=RECEIVE,
+    ),
+    mutant(
+        "END_NOT_SEEN_BY_HOLDER",
+        "a holder of a node goes on as if its ring were short",
+        "a node's end against messages to it, with rings that become whole",
+        "shm/memory/peer.h",
+        ("position < receiver->backing ? busq_ring_slot_in", "position ? busq_ring_slot_in"),
+        compiled=RECEIVE,
+    ),
+    mutant(
         "CLAIMS_NOT_SETTLED",
         "who buries a reader of a shared queue leaves what it had in its hands",
         "two readers share a queue and acknowledge, a reader may be killed",
