@@ -57,7 +57,10 @@ def doubted(
     are_unsent = sends and phantoms and phantoms >= _UNSENT_SHARE * deliveries
     if not is_alone and not are_unsent and has_receivers and sends and deliveries:
         return
-    path, look = source.paths[0], _Look(source)
+    try:
+        path, look = source.paths[0], _Look(source)
+    except FileNotFoundError:  # what was read from it is judged, though it is gone by now
+        return
     if text := look.numbers():
         made = ("phantom", *OF_MESSAGES)
         yield Finding("kinds-guessed", f"{path}: {text}", path=path, is_error=False, may_hide=made, may_invent=made)
