@@ -95,7 +95,9 @@ def test_top_of_no_bus(own_directory: Path) -> None:
 @pytest.mark.parametrize("end", ["reader", "interrupt"])
 def test_top_goes_on_until_it_is_interrupted_or_nobody_reads(own_directory: Path, end: str) -> None:
     command = [sys.executable, "-m", "busq", "top", "--interval", "0.01", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        command, cwd=own_directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:  # in the root of a checkout Python finds the sources first
         assert process.stdout is not None
         assert process.stderr is not None
         for _ in range(3):
