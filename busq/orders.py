@@ -50,13 +50,14 @@ class Order:
     `claims` are the properties of `busq.spec` that it promises; `clock` is what travels with each message ("none",
     "vector", "matrix", "list": no more entries than the message needs).  `point_to_point`: a multicast is sent as one
     message per destination.  `fifo_channels`: it needs channels that keep the order, `fifo_to_go_on`: with
-    on_crash=go-on.  `whole_group`: every process takes part in every message.  `rendezvous`: a send returns when the
-    receiver has delivered.
+    on_crash=go-on.  `whole_group`: every process takes part in every message.  `replicated`: the groups of its
+    destinations do, see `replicas`.  `rendezvous`: a send returns when the receiver has delivered.
     `laboratory`: known to break or to get stuck, not for use.  `coordinated`: process 0 takes part in every message.
     `side_channels`: no effect is delivered before its cause even where the cause travelled outside of the order.
     `options` are what may follow the name after a colon, `kinds` the names of its packets, `payload_kinds` of those
     that carry the message.  `crashes` and `crashes_go_on` are what holds among the living when others die, without and
-    with the option on_crash=go-on: see `under_crashes`.
+    with the option on_crash=go-on, `crashes_majority` while more than half of each group of replicas live: see
+    `under_crashes`.
     """
 
     number: int
@@ -69,6 +70,7 @@ class Order:
     fifo_channels: bool
     fifo_to_go_on: bool
     whole_group: bool
+    replicated: bool
     rendezvous: bool
     laboratory: bool
     coordinated: bool
@@ -78,21 +80,42 @@ class Order:
     payload_kinds: frozenset[str]
     crashes: frozenset[str]
     crashes_go_on: frozenset[str]
+    crashes_majority: frozenset[str]
 
-    def under_crashes(self, options: int = 0) -> frozenset[str]:
+    def replicas(self, options: int = 0) -> int:
+        """Return how many neighbouring processes, from 0, are a group of replicas, of which the last may be smaller.
+
+        0: there are no such groups.  `options` are those that `parse` returns.
+
+        >>> ORDERS["wbam"].replicas(), ORDERS["skeen"].replicas()
+        (3, 0)
+        """
+        return int(lib.busq_order_replicas_of(self.number, whole_number("options", options, 32)))
+
+    def under_crashes(self, options: int = 0, processes: int = 0, deaths: int | None = None) -> frozenset[str]:
         """Return what it keeps when any number of processes but one die, besides its claims about order.
 
         "lost": what a process that lives has sent is delivered wherever it should; "agreement": what one of them has
         delivered, all others deliver; "uniform": what any process has, even one that died then; "stuck": none waits for
         ever.  `options` are those that `parse` returns; of any but on_crash=go-on, alone or joined, nothing is known.
+        With groups of replicas, these sizes are known as well, and more is kept where only so many `deaths` of so many
+        `processes` leave more than half of each group alive.
 
         >>> sorted(ORDERS["none"].under_crashes())
         ['lost', 'stuck']
         >>> order, options = parse("sequencer:on_crash=go-on")
         >>> sorted(order.under_crashes(options))
         ['agreement', 'lost', 'stuck', 'uniform']
+        >>> order, options = parse("wbam:on_crash=go-on")
+        >>> [sorted(order.under_crashes(options, 3, deaths)) for deaths in (1, 2)]
+        [['agreement', 'lost', 'stuck', 'uniform'], []]
         """
         chosen = whole_number("options", options, 32)
+        n_processes = whole_number("processes", processes, 32)
+        n_dead = n_processes if deaths is None else whole_number("deaths", deaths, 32)
+        size = self.replicas(chosen)
+        if size and chosen & lib.BUSQ_ORDER_GO_ON and n_processes and 2 * n_dead < (n_processes % size or size):
+            return self.crashes_majority
         return {0: self.crashes, lib.BUSQ_ORDER_GO_ON: self.crashes_go_on}.get(chosen, frozenset())
 
     def needs_fifo(self, options: int = 0) -> bool:
@@ -133,6 +156,7 @@ def _table() -> Iterator[Order]:
             fifo_channels=bool(facts.traits & lib.BUSQ_ORDER_FIFO_CHANNELS),
             fifo_to_go_on=bool(facts.traits & lib.BUSQ_ORDER_FIFO_TO_GO_ON),
             whole_group=bool(facts.traits & lib.BUSQ_ORDER_WHOLE_GROUP),
+            replicated=bool(facts.traits & lib.BUSQ_ORDER_REPLICATED),
             rendezvous=bool(facts.traits & lib.BUSQ_ORDER_RENDEZVOUS),
             laboratory=bool(facts.traits & lib.BUSQ_ORDER_LABORATORY),
             coordinated=bool(facts.traits & lib.BUSQ_ORDER_COORDINATED),
@@ -144,6 +168,7 @@ def _table() -> Iterator[Order]:
             ),
             crashes=frozenset(name for name, bit in _CRASHES.items() if facts.crashes & bit),
             crashes_go_on=frozenset(name for name, bit in _CRASHES.items() if facts.crashes_go_on & bit),
+            crashes_majority=frozenset(name for name, bit in _CRASHES.items() if facts.crashes_majority & bit),
         )
 
 

@@ -749,7 +749,8 @@ typedef enum {
   BUSQ_ORDER_OUTPUT_BUFFER = 64, /* a submit that is not sent at once only waits in a buffer, which no later one passes, until another
                                   * event lets it go */
   BUSQ_ORDER_SIDE_CHANNELS = 128, /* causes may travel outside of it: it delivers none of their effects before them */
-  BUSQ_ORDER_FIFO_TO_GO_ON = 256  /* with on_crash=go-on it needs channels that keep the order */
+  BUSQ_ORDER_FIFO_TO_GO_ON = 256, /* with on_crash=go-on it needs channels that keep the order */
+  BUSQ_ORDER_REPLICATED = 512     /* the groups of replicas that its destinations belong to take part in a message */
 } busq_order_trait;
 
 /* The behaviour of channels towards the order of packets, to see what an order is worth on others than it needs. */
@@ -775,7 +776,8 @@ typedef struct {
   uint32_t clock;  /* a busq_order_clock_shape: what travels with each message */
   uint32_t n_kinds;
   uint32_t crashes;       /* of busq_order_crash */
-  uint32_t crashes_go_on; /* the same, with the option on_crash=go-on; 0: it has none */
+  uint32_t crashes_go_on; /* the same, with the option on_crash=go-on; 0: it has none, */
+  uint32_t crashes_majority; /* or while more than half of each group of replicas live */
 } busq_order_facts;
 
 /* BUSQ_EMPTY where there is no order of that number. */
@@ -784,6 +786,8 @@ int busq_order_examine(uint32_t number, busq_order_facts *facts);
 const char *busq_order_kind_name(uint32_t number, uint32_t kind);
 int busq_order_kind_has_payload(uint32_t number, uint32_t kind); /* 1: packets of this kind carry the message */
 const char *busq_order_option_text(uint32_t number, uint32_t place);
+/* How many processes are a group of replicas; 0: there are none. */
+uint32_t busq_order_replicas_of(uint32_t number, uint32_t options);
 /* Reads "lamport" or "lamport:ack=all". */
 int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp);
 /* cffi: end */

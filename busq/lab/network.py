@@ -192,7 +192,7 @@ class Config:
         (True, False)
         """
         order, options = orders.parse(self.order)
-        kept = order.under_crashes(options) if self.deaths else {"lost"}
+        kept = order.under_crashes(options, self.processes, len(self.deaths)) if self.deaths else {"lost"}
         may_lose = self.faults.lost_share > 0 or "on_gap=skip" in self.order
         return (order.claims - {"lost"} | kept) - ({"lost"} if may_lose else set())
 

@@ -136,7 +136,7 @@ void busq_model_note_done(const busq_model *model, void *state, uint64_t name)
 void busq_model_note_payload(const busq_model *model, void *state, uint32_t process, uint64_t name, bool is_in)
 {
   busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
-  const bool stays = message->destinations & 1u << process || model->config.order->traits & BUSQ_ORDER_WHOLE_GROUP;
+  const bool stays = message->destinations & 1u << process || busq_order_keeps_for_others(model->config.order);
   if (is_in)
     message->kept |= (uint8_t)(1u << process);
   else if (!stays)

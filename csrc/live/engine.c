@@ -244,7 +244,7 @@ static bool step_receive(busq_live *live, const busq_wire_packet *packet, uint32
   entry = packet->message ? busq_table_find(&live->messages, packet->message) : NULL;
   if (entry)
     entry->is_new = false;
-  if (entry && (entry->kept & BUSQ_KEPT_PASSING) && !(live->order->traits & BUSQ_ORDER_WHOLE_GROUP))
+  if (entry && (entry->kept & BUSQ_KEPT_PASSING) && !busq_order_keeps_for_others(live->order))
     busq_table_drop(&live->messages, entry, BUSQ_KEPT_PASSING);
   return true;
 }

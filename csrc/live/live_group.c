@@ -87,7 +87,7 @@ int busq_group_lookup(busq_live *live, const char *name, size_t name_bytes, uint
 
 static bool needs(const busq_live *live, uint32_t process)
 {
-  return live->goes_on || live->order->traits & BUSQ_ORDER_WHOLE_GROUP || (live->order->traits & BUSQ_ORDER_COORDINATED && process == 0);
+  return live->goes_on || busq_order_keeps_for_others(live->order) || (live->order->traits & BUSQ_ORDER_COORDINATED && process == 0);
 }
 
 int busq_group_assemble(busq_live *live)

@@ -27,7 +27,8 @@
  *   at the origin         from the submit until BUSQ_DO_DONE;
  *   at a destination      from the packet with the payload until BUSQ_DO_DELIVER or BUSQ_DO_DROP;
  *   at any other one      while the packet with the payload is received, that is until the step has returned; but in orders of the
- *                         whole group (WHOLE_GROUP), where it has its place in the order too, until BUSQ_DO_DROP.
+ *                         whole group (WHOLE_GROUP) or of replicas (REPLICATED), where it has its place in the order too, until
+ *                         BUSQ_DO_DROP.
  * Sending to BUSQ_TO_DESTINATIONS or BUSQ_TO_ALL is one effect; the driver knows the destinations.
  *
  * Orders whose traits have POINT_TO_POINT see one destination per message: the driver submits a multicast as several
@@ -150,6 +151,9 @@ typedef enum {
   BUSQ_OPTION_ACK_LATE = 256,   /* likewise: an eager message is acknowledged when its YCT comes */
   BUSQ_OPTION_SECRET_EAGER = 512, /* likewise: in secret mode a process sends, eagerly */
   BUSQ_OPTION_SAFE = 2048,      /* token: a message is delivered when all processes have it */
+  BUSQ_OPTION_GROUP_1 = 4096,   /* wbam: how many processes form a group; */
+  BUSQ_OPTION_GROUP_2 = 8192,   /* see busq_order_replicas */
+  BUSQ_OPTION_GROUP_5 = 16384,
   BUSQ_OPTION_GO_ON = BUSQ_ORDER_GO_ON /* the living go on when processes die */
 } busq_order_option;
 
@@ -176,6 +180,12 @@ typedef struct {
 } busq_order_group;
 
 enum { BUSQ_ORDER_MORTALS_MAX = 32 };
+
+/* How many processes form a group of replicas, where the traits have REPLICATED: neighbours, from 0; the last may be smaller. */
+static inline uint32_t busq_order_replicas(uint32_t options)
+{
+  return options & BUSQ_OPTION_GROUP_1 ? 1 : options & BUSQ_OPTION_GROUP_2 ? 2 : options & BUSQ_OPTION_GROUP_5 ? 5 : 3;
+}
 
 static inline bool busq_group_suspects(const busq_order_group *group, uint32_t process)
 {
@@ -214,7 +224,8 @@ typedef struct {
   uint32_t claims;
   uint32_t traits;
   uint32_t crashes;       /* busq_order_crash: what holds among the living when any number of processes but one die, */
-  uint32_t crashes_go_on; /* and under BUSQ_OPTION_GO_ON */
+  uint32_t crashes_go_on; /* and under BUSQ_OPTION_GO_ON, */
+  uint32_t crashes_majority; /* and under that, while more than half of each group of replicas live; 0: it has no such groups */
   busq_order_clock_shape clock;
   const busq_order_kind *kinds;
   uint32_t n_kinds;
@@ -256,7 +267,7 @@ typedef struct {
 
 extern const busq_order busq_order_none, busq_order_fifo, busq_order_fifo_ack, busq_order_sync, busq_order_sync_naive,
     busq_order_causal_vector, busq_order_prc, busq_order_causal_matrix, busq_order_ses, busq_order_ks, busq_order_mfss, busq_order_cykas, busq_order_cykas_telling,
-    busq_order_sequencer, busq_order_token, busq_order_lamport, busq_order_lamport_literal, busq_order_skeen, busq_order_abcast, busq_order_bus1;
+    busq_order_sequencer, busq_order_token, busq_order_lamport, busq_order_lamport_literal, busq_order_skeen, busq_order_wbam, busq_order_abcast, busq_order_bus1;
 
 /* All orders, the weakest first; ends with NULL. */
 extern const busq_order *const busq_orders[];
@@ -326,6 +337,18 @@ static inline bool busq_channels_keep_order(const busq_order *order, uint32_t op
 {
   const uint32_t needs = BUSQ_ORDER_FIFO_CHANNELS | (options & BUSQ_OPTION_GO_ON ? BUSQ_ORDER_FIFO_TO_GO_ON : 0u);
   return channels == BUSQ_CHANNELS_FIFO || (channels == BUSQ_CHANNELS_AS_NEEDED && order->traits & needs);
+}
+
+/* Whether processes other than the destinations keep a message until they drop it. */
+static inline bool busq_order_keeps_for_others(const busq_order *order)
+{
+  return order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_REPLICATED);
+}
+
+/* The largest group that it is for. */
+static inline uint32_t busq_order_processes_max(const busq_order *order, uint32_t options)
+{
+  return options & BUSQ_OPTION_GO_ON || order->traits & BUSQ_ORDER_REPLICATED ? BUSQ_ORDER_MORTALS_MAX : UINT32_MAX;
 }
 
 static inline uint64_t busq_message_name(uint32_t origin, uint32_t number)

@@ -25,6 +25,7 @@ const busq_order *const busq_orders[] = {
     &busq_order_lamport_literal,
     &busq_order_abcast,
     &busq_order_skeen,
+    &busq_order_wbam,
     &busq_order_bus1,
     NULL,
 };
@@ -111,6 +112,7 @@ int busq_order_examine(uint32_t number, busq_order_facts *facts)
       .n_kinds = order->n_kinds,
       .crashes = order->crashes,
       .crashes_go_on = order->crashes_go_on,
+      .crashes_majority = order->crashes_majority,
   };
   return BUSQ_OK;
 }
@@ -135,6 +137,12 @@ const char *busq_order_option_text(uint32_t number, uint32_t place)
     if (!option->is_experiment && !place--)
       return option->name;
   return NULL;
+}
+
+uint32_t busq_order_replicas_of(uint32_t number, uint32_t options)
+{
+  const busq_order *order = numbered(number);
+  return order && order->traits & BUSQ_ORDER_REPLICATED ? busq_order_replicas(options) : 0;
 }
 
 int busq_order_read(const char *text, uint32_t *numberp, uint32_t *optionsp)

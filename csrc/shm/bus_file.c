@@ -106,9 +106,10 @@ static int region_check_order(const char *order, uint32_t peers)
     return BUSQ_OK;
   if (strlen(order) >= BUSQ_LAYOUT_ORDER_BYTES)
     return busq_error(BUSQ_INVALID, "order \"%.80s\": expected less than %u bytes", order, BUSQ_LAYOUT_ORDER_BYTES);
-  if (!busq_order_parse(order, &options))
+  const busq_order *found = busq_order_parse(order, &options);
+  if (!found)
     return BUSQ_INVALID;
-  return options & BUSQ_ORDER_GO_ON && peers > BUSQ_ORDER_MORTALS_MAX
+  return peers > busq_order_processes_max(found, options)
              ? busq_error(BUSQ_INVALID, "order \"%s\" for %u peers: expected at most %d", order, peers, BUSQ_ORDER_MORTALS_MAX)
              : BUSQ_OK;
 }

@@ -197,7 +197,7 @@ int busq_sim_new(const busq_sim_config *config, busq_sim **simp)
   const busq_order *order = busq_order_parse(config->order, &options);
   if (!order)
     return BUSQ_INVALID;
-  if (options & BUSQ_OPTION_GO_ON && config->processes > BUSQ_ORDER_MORTALS_MAX)
+  if (config->processes > busq_order_processes_max(order, options))
     return busq_error(BUSQ_INVALID, "%s: %u processes: expected at most %d", config->order, config->processes,
                       BUSQ_ORDER_MORTALS_MAX);
   busq_sim *sim = calloc(1, sizeof *sim);

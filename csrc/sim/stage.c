@@ -476,7 +476,7 @@ static uint32_t reason_to_keep(const busq_stage *stage, const busq_stage_packet 
     return 0;
   if (busq_messages_is_for(&stage->messages, packet->message, packet->to))
     return STAGE_AS_DESTINATION;
-  return stage->order->traits & BUSQ_ORDER_WHOLE_GROUP ? STAGE_AS_WITNESS : 0;
+  return busq_order_keeps_for_others(stage->order) ? STAGE_AS_WITNESS : 0;
 }
 
 static int receive_step(busq_stage *stage, const busq_stage_packet *packet)
@@ -706,7 +706,7 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
   const busq_order *found = busq_order_parse(order, &options);
   if (!found)
     return BUSQ_INVALID;
-  if (options & BUSQ_OPTION_GO_ON && config->processes > BUSQ_ORDER_MORTALS_MAX)
+  if (config->processes > busq_order_processes_max(found, options))
     return busq_error(BUSQ_INVALID, "%s: %u processes: expected at most %d", order, config->processes, BUSQ_ORDER_MORTALS_MAX);
   busq_stage *stage = calloc(1, sizeof *stage);
   if (!stage)

@@ -21,6 +21,7 @@ TRAITS = {
     "point_to_point": "a multicast is sent as one message per destination",
     "fifo_channels": "needs channels that keep the order",
     "whole_group": "every process takes part in every message",
+    "replicated": "the groups of replicas that its destinations belong to take part in a message",
     "rendezvous": "a send lasts until its receiver has delivered",
     "coordinated": "process 0 takes part in every message",
     "side_channels": "holds for causes that travel outside the bus, too",
@@ -105,7 +106,12 @@ def _orders(folder: Path) -> None:
         lines.append(f":source: {prose(order.source)}")
         lines.append(f":packets: {', '.join(f'``{kind}``' for kind in order.kinds) or 'none'}")
         lines.append(f":clock: {order.clock}")
-        for kept, when in ((order.crashes, ""), (order.crashes_go_on, " with ``on_crash=go-on``")):
+        kept_when = (
+            (order.crashes, ""),
+            (order.crashes_go_on, " with ``on_crash=go-on``"),
+            (order.crashes_majority, " with ``on_crash=go-on``, while more than half of each group of replicas live"),
+        )
+        for kept, when in kept_when:
             if kept:
                 lines.append(f":kept when processes die{when}: {', '.join(sorted(kept))}")
         if order.options:

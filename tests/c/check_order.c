@@ -105,7 +105,7 @@ static uint32_t owed(const char *text, const busq_check_config *config)
     set &= ~(1u << BUSQ_PROPERTY_LOST);
   if (!(order->traits & BUSQ_ORDER_SIDE_CHANNELS))
     set &= ~(1u << BUSQ_CHECK_SIDE);
-  if (order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED))
+  if (order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED | BUSQ_ORDER_REPLICATED))
     set &= ~(1u << BUSQ_CHECK_GENUINE);
   return set;
 }

@@ -79,6 +79,9 @@ static const struct {
     {"lamport-literal", 3, 1, 2, CAUSAL | TOTAL | GENUINE, true},
     {"skeen", 3, 1, 2, 0, true},
     {"skeen", 2, 2, 1, FIFO | CAUSAL, false},
+    {"wbam", 3, 1, 2, GENUINE, true},
+    {"wbam:group=1", 3, 1, 2, 0, false},
+    {"wbam:group=2", 3, 1, 2, GENUINE, true},
     {"abcast", 3, 1, 2, CAUSAL, false},
     {"bus1", 3, 1, 2, 0, true},
     {"bus1", 2, 2, 1, 0, false},
@@ -87,7 +90,7 @@ static const struct {
 /* An order that needs the whole group, or a coordinator, has packets that go to others than destinations. */
 static uint32_t claims_of(const busq_order *order)
 {
-  const bool is_genuine = !(order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED));
+  const bool is_genuine = !(order->traits & (BUSQ_ORDER_WHOLE_GROUP | BUSQ_ORDER_COORDINATED | BUSQ_ORDER_REPLICATED));
   uint32_t claims = LOST | STUCK | KEPT | 1u << BUSQ_PROPERTY_DUPLICATED | 1u << BUSQ_PROPERTY_PHANTOM;
   claims |= 1u << BUSQ_CHECK_BUFFERS | 1u << BUSQ_CHECK_REFUSED | 1u << BUSQ_CHECK_INVARIANT;
   claims |= 1u << BUSQ_CHECK_ENDLESS;

@@ -129,6 +129,7 @@ CALLS: dict[str, Make] = {
     "execution.Execution.from_history": lambda _: (execution.Execution.from_history, {"history": history()}),
     "execution.message_name": lambda _: (execution.message_name, {"origin": 0, "number": 1}),
     "orders.Order.needs_fifo": lambda _: (orders.ORDERS["none"].needs_fifo, {}),
+    "orders.Order.replicas": lambda _: (orders.ORDERS["wbam"].replicas, {}),
     "orders.Order.under_crashes": lambda _: (orders.ORDERS["none"].under_crashes, {}),
     "orders.parse": lambda _: (orders.parse, {}),
     "scenario.Player": lambda _: (scenario.Player, {}),

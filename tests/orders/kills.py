@@ -189,19 +189,21 @@ def settle(memory: Memory, dead: set[int], kept: frozenset[str]) -> dict[str, st
         time.sleep(0.003)
 
 
-def play(bus_name: str, order: str, seed: int) -> tuple[int, dict[str, str]]:
+def play(bus_name: str, order: str, seed: int, deaths: int = 2) -> tuple[int, dict[str, str]]:
     """One round on this bus: how many were killed, and what was broken of what the order claims, in words."""
     chance = random.Random(seed)
     kind, options = parse(order)
     fan_out = 1 if kind.point_to_point else PROCESSES - 1
-    victims = {one: chance.randint(1, MESSAGES) for one in chance.sample(range(PROCESSES), chance.choice((1, 2, 2)))}
+    victims = {
+        one: chance.randint(1, MESSAGES) for one in chance.sample(range(PROCESSES), chance.choice((1, deaths, deaths)))
+    }
     memory = Memory()
     members = [start(Member(bus_name, me, seed, memory, fan_out), memory, me) for me in range(PROCESSES)]
     dead: set[int] = set()
     try:
         kill(members, victims, memory, chance)
         dead = set(victims)
-        broken = settle(memory, dead, kind.under_crashes(options))
+        broken = settle(memory, dead, kind.under_crashes(options, PROCESSES, len(dead)))
     finally:
         memory.raw[0] = 1
         for member in members:

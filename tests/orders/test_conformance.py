@@ -123,13 +123,16 @@ def test_what_is_known_to_break_breaks(order: str, seed: int) -> None:
 # ---- which processes take part, and how many packets it takes ----
 
 
+def takes_others(order: str) -> bool:
+    """Whether processes take part that are neither the sender nor destinations."""
+    return ORDERS[order].whole_group or ORDERS[order].coordinated or ORDERS[order].replicated
+
+
 def packets_of(execution: Execution) -> list[Event]:
     return [event for event in execution.events if event.kind == "send"]
 
 
-@pytest.mark.parametrize(
-    "order", [name for name in STEADY if not ORDERS[name].whole_group and not ORDERS[name].coordinated]
-)
+@pytest.mark.parametrize("order", [name for name in STEADY if not takes_others(name)])
 def test_only_sender_and_destinations_take_part(order: str, seed: int) -> None:
     """ "Skeen's algorithm requires messages proportional to the number of recipients of a message and not the total
     number of processes in the system."  (Garg, 12.3.3)  It is not alone: all orders but those for the whole group."""

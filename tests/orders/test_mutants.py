@@ -96,6 +96,8 @@ REFUTED = [
     ("lamport:ack=all", SELF, "when the first in the queue may go, the last one goes", ("fifo", "causal")),
     ("lamport:ack=all", SELF, "it does not wait for the last process", ("consistent", "total")),
     ("skeen", SELF, "a sender's clock is not raised by the timestamp that it has decided", ("consistent", "total")),
+    ("wbam", SELF, "DELIVER may overtake another one, and is taken as it comes", ("consistent", "total")),
+    ("wbam:group=1", SELF, "each group takes its own LocalTS for the GlobalTS", ("consistent", "total")),
     (
         "abcast",
         SELF,
@@ -185,7 +187,8 @@ def test_every_order_has_at_least_two_mutants_or_is_one() -> None:
         assert of_order[order].total() >= 2, order
         assert len(of_order[order]) >= 2, f"{order}: all of its mutants break the same property"
     of_bus1 = ("bus1:unicast=direct", "bus1:estimate=best")
-    for option in ("fifo:on_gap=skip", "token:delivery=safe", "lamport:ack=all", *of_bus1):
+    of_wbam = ("wbam:group=1", "wbam:group=2")
+    for option in ("fifo:on_gap=skip", "token:delivery=safe", "lamport:ack=all", *of_wbam, *of_bus1):
         assert sum(mutant.order == option for mutant in MUTANTS) >= 2, option
 
 

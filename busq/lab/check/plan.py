@@ -222,7 +222,7 @@ def _kept_under_crashes(
         raise ValueError(
             f"crashes is {crashes}: expected 0, or {_MORTALS_MAX} processes at most, no doubled or lost packet, no job"
         )
-    return order.under_crashes(settings)
+    return order.under_crashes(settings, processes, crashes)
 
 
 def _owed(order: orders.Order, protocol: str, doubled: int, lost: int, kept: frozenset[str]) -> tuple[str, ...]:
@@ -286,7 +286,7 @@ def _judged(
 ) -> tuple[str, ...]:
     if asked is not None:
         return tuple(name for name in known if name in asked)
-    is_genuine = not (order.whole_group or order.coordinated)
+    is_genuine = not (order.whole_group or order.coordinated or order.replicated)
     left_out = {name for name, with_it in _BY_DEATHS.items() if with_it not in kept} | (
         set() if is_genuine else {"genuine"}
     )

@@ -29,6 +29,7 @@ COLOURS = {
     "token": "#d670ad",
     "lamport": "#3a8f7b",
     "skeen": "#1b9e3f",
+    "wbam": "#0b6623",
     "abcast": "#8fd19e",
     "sync": "#a35d2a",
     "bus1": "#111111",

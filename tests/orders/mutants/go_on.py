@@ -58,7 +58,86 @@ WAITING = [
     )
 ]
 
+WHITE_BOX = [
+    *slips(
+        "wbam:on_crash=go-on",
+        (
+            "a new leader forgets what was ACCEPTED",
+            "kept",
+            WITH_OWN,
+            (
+                "entry->reported_local && entry->reported_after == latest;",
+                "entry->reported_local && entry->reported_after > latest;",
+            ),
+        ),
+        (
+            "a new leader asks no quorum",
+            "uniform",
+            WITH_OWN,
+            (
+                "(busq_order_packet){.kind = NEWLEADER});\n",
+                "(busq_order_packet){.kind = NEWLEADER});\n  take_over(self, self->latest);\n",
+            ),
+        ),
+        (
+            "a new leader does not retry what is ACCEPTED",
+            "stuck",
+            WITH_OWN,
+            ("    if (wbam_entry_at(self, place)->phase == ACCEPTED)\n", "    if (0)\n"),
+        ),
+        (
+            "NEWSTATE is not acknowledged",
+            "stuck",
+            ONE,
+            ("  self->status = FOLLOWER;\n", "  self->status = FOLLOWER;\n  return;\n"),
+        ),
+        (
+            "a sender does not ask the successor",
+            "lost",
+            ONE,
+            ("      entry->asks |= successor;\n", "      entry->asks |= 0;\n"),
+        ),
+        source="wbam_recovery.c",
+    ),
+    *slips(
+        "wbam:on_crash=go-on",
+        ("DELIVER is taken whatever its GlobalTS", "duplicated", ONE, ("packet->stamp <= self->passed)", "0)")),
+        (
+            "a process that delivers does not hand the payload on",
+            "kept",
+            ONE,
+            ("if (hands_on && !self->is_handed_on)", "if (0 && hands_on)"),
+        ),
+        (
+            "a new leader hands on what it has no more",
+            "kept",
+            WITH_OWN,
+            ("entry->remarks & IS_DELIVERED ? AGAIN : ACCEPT", "ACCEPT"),
+        ),
+        (
+            "a new leader does not hand out what it has delivered",
+            "lost",
+            ONE,
+            (
+                "  if (entry->global > self->passed) {",
+                "  if (self->leader && entry->remarks & IS_DELIVERED)\n    self->to = 0;\n"
+                "  if (entry->global > self->passed) {",
+            ),
+        ),
+        (
+            "a sender waits for the dead to deliver",
+            "stuck",
+            ONE,
+            (
+                "wbam_concerned(&self->group, entry->destinations) & ~self->group.suspected",
+                "wbam_concerned(&self->group, entry->destinations)",
+            ),
+        ),
+    ),
+]
+
 GO_ON = [
+    *WHITE_BOX,
     *slips(
         "causal-vector:on_crash=go-on",
         (

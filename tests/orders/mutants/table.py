@@ -47,6 +47,7 @@ class Mutant:
     breaks: str  # the property that is violated
     bound: Bound
     changes: tuple[tuple[str, str], ...]
+    source: str = ""  # the file in csrc/order, where it is another one than that of the order
 
     @property
     def name(self) -> str:
@@ -56,22 +57,96 @@ class Mutant:
     def file(self) -> str:
         """In csrc/order."""
         name, _, options = self.order.partition(":")
+        if self.source:
+            return self.source
         if options == "on_crash=go-on" and name in ("sequencer", "skeen", "abcast"):
             return "successor.c" if name == "sequencer" else "survivors.c"
         name = name.removesuffix("-literal").removesuffix("-telling").replace("-", "_")
         return {"abcast": "skeen"}.get(name, name) + ".c"
 
 
-def slips(order: str, *rows: tuple[Any, ...]) -> list[Mutant]:
+def slips(order: str, *rows: tuple[Any, ...], source: str = "") -> list[Mutant]:
     """Of one order; in a row: what is broken, the property that is violated, the bound, and the changes."""
-    return [Mutant(order, slip, breaks, bound, tuple(changes)) for slip, breaks, bound, *changes in rows]
+    return [Mutant(order, slip, breaks, bound, tuple(changes), source) for slip, breaks, bound, *changes in rows]
 
 
 NUMBER_OF_SES = ("list.clock[packet->from] <= self->clock[packet->from]", "!list.clock[packet->from]")
 NUMBER_OF_KS = ("words[1] <= self->delivered[packet->from]", "!words[1]")
+GLOBAL = ("  entry->global = largest_local(self, entry);\n", "  entry->global = entry->local;\n")
+NO_CHANNELS = ("BUSQ_ORDER_REPLICATED | BUSQ_ORDER_FIFO_CHANNELS", "BUSQ_ORDER_REPLICATED")
 FORWARD = "  send_on(message, effects);\n  if (event->is_for_me)\n    busq_do_deliver(effects, message);\n  else"
 
+WBAM = [
+    *slips(
+        "wbam",
+        (
+            "DELIVER may overtake another one, and is taken as it comes",
+            "total",
+            Bound(2, 2, fan_out=2, with_self=1),
+            NO_CHANNELS,
+            ("packet->stamp <= self->passed)", "0)"),
+        ),
+        ("it says that it needs no channels that keep the order", "lost", Bound(3, 1), NO_CHANNELS),
+        (
+            "a sender does not count itself among those that have delivered",
+            "stuck",
+            Bound(3, 1),
+            ("    entry->delivered |= wbam_me(self);\n", "    (void)origin;\n"),
+        ),
+    ),
+    *slips(
+        "wbam:group=1",
+        (
+            "each group takes its own LocalTS for the GlobalTS",
+            "total",
+            Bound(2, 1, to_all=1, with_self=1),
+            GLOBAL,
+        ),
+        (
+            "ACCEPT does not raise the clock",
+            "lost",
+            Bound(2, 2, fan_out=2, with_self=1),
+            ("  self->clock = wbam_larger(self->clock, largest_local(self, entry) >> GROUP_BITS);\n", ""),
+        ),
+        (
+            "it does not wait for what has a smaller LocalTS",
+            "lost",
+            Bound(2, 1, to_all=1, with_self=1),
+            ("wbam_is_undecided(entry) && entry->local <= global", "wbam_is_undecided(entry) && !global"),
+        ),
+        (
+            "it does not wait for what has a smaller LocalTS, and delivers that late",
+            "total",
+            Bound(2, 2, fan_out=2, with_self=1),
+            ("wbam_is_undecided(entry) && entry->local <= global", "wbam_is_undecided(entry) && !global"),
+            ("  if (entry->global > self->passed) {", "  if (1) {"),
+        ),
+        (
+            "two messages are proposed with the same time",
+            "lost",
+            Bound(2, 2, fan_out=2, with_self=1),
+            ("++self->clock << GROUP_BITS", "(self->clock + 1) << GROUP_BITS"),
+        ),
+    ),
+    *slips(
+        "wbam:group=2",
+        (
+            "each group takes its own LocalTS for the GlobalTS",
+            "total",
+            Bound(3, 1, to_all=1, with_self=1),
+            GLOBAL,
+        ),
+        (
+            "what is for others is never let go",
+            "kept",
+            Bound(3, 1),
+            ("    busq_do_drop(effects, message);\n", "    (void)effects;\n"),
+        ),
+    ),
+]
+
 MUTANTS = [
+    *WBAM,
     *slips(
         "none",
         (
