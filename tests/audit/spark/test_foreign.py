@@ -491,6 +491,18 @@ def test_positions_of_a_table_and_numbers_for_kinds_are_taken_alike_here(
     assert kinds_of[0] == kinds_of[1] == (set() if to else {"kinds-guessed", "derived-destinations"})
 
 
+@pytest.mark.parametrize("odd", [2**40, -1, 0.5, 1e20, float("inf")])
+def test_numbers_that_are_no_kinds_are_left_out_as_in_c(spark: SparkSession, tmp_path: Path, odd: float) -> None:
+    kinds = [type(odd)(kind) for kind in (1, 0, 1)]
+    rows = {"process": ["ann", "bob", "ann", "ann"], "kind": [*kinds, odd], "message": ["m", "m", "n", "o"]}
+    there = {"position": [1, 1, 2, 3], "to": [["bob"], None, ["bob"], ["bob"]]}
+    pq.write_table(pa.table(rows | there), tmp_path / "a.parquet")
+    (source,) = find(tmp_path).sources
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert_same(found, wanted, str(odd))
+    assert (found.messages, found.deliveries) == (2, 1)
+
+
 def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkSession, tmp_path: Path) -> None:
     """Two messages of ann overtake each other, two of zoe have one time."""
     lines = ["id,sender,receiver,sent_at,received_at", "m1,ann,bob,1,5", "m2,ann,bob,2,4", "m3,zoe,yan,9,15"]

@@ -295,9 +295,9 @@ def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     if not isinstance(kind, T.StringType):
         is_there = column.isNotNull() & (~F.isnan(column) if isinstance(kind, (T.DoubleType, T.FloatType)) else True)
         numbers = {int(word): number for word, number in fields.words().items() if word.removeprefix("-").isdigit()}
-        meant = F.create_map(*(F.lit(part) for entry in numbers.items() for part in entry))
-        known = F.coalesce(F.try_element_at(meant, column.cast("int")), F.lit(UNKNOWN_KIND))
-        return F.when(is_there, known).cast("tinyint")
+        # Compared, not cast: a number may be beyond any integer, or lie between two.
+        meant = [F.when(column == F.lit(word), F.lit(number)) for word, number in numbers.items() if abs(word) < 2**63]
+        return F.when(is_there, F.coalesce(*meant, F.lit(UNKNOWN_KIND))).cast("tinyint")
     words = F.create_map(*(F.lit(part) for entry in fields.words().items() for part in entry))
     word = F.lower(bad_rows.trimmed(column))
     known = F.coalesce(F.try_element_at(words, word), F.lit(UNKNOWN_KIND))
