@@ -194,8 +194,7 @@ class _Case:
                 checks["phantom"].count,
                 self.run.processes,
             )
-            has_receivers = all(finding.kind != guesses.RECEIVERS_DERIVED for finding in self.run.findings)
-            self.findings += message_column.doubted(self.run.source, *counts, has_receivers=has_receivers)
+            self.findings += message_column.doubted(self.run.source, *counts, self.run.findings)
         checks = {name: check for name, check in checks.items() if name in judged}
         run = replace(self.run, findings=(*self.run.findings, *self.findings))
         if any(checks[name].count for name in ("lost", "phantom") if name in checks):

@@ -191,10 +191,8 @@ def plain_errors() -> Iterator[None]:
     """Turn what may go wrong with a bus into a line and an exit code."""
     try:
         yield
-    except OSError as error:
-        raise Failure(os_error(error)) from None
-    except busq.BusqError as error:
-        raise Failure(str(error)) from None
+    except (OSError, busq.BusqError) as error:
+        raise Failure(error_text(error)) from None
     except ValueError as error:
         raise Refusal(str(error)) from None
 
@@ -219,6 +217,11 @@ def os_error(error: OSError) -> str:
     """Return the text of a system error, with the file that it is about."""
     text = error.strerror or str(error)
     return f"{error.filename}: {text}" if error.filename else text
+
+
+def error_text(error: OSError | busq.BusqError) -> str:
+    """Return the text of an error; of the system's, with the file that it is about."""
+    return os_error(error) if isinstance(error, OSError) else str(error)
 
 
 class Size(ParamType[int]):

@@ -16,10 +16,10 @@ from busq.cli.base import (
     ParamType,
     Size,
     check_number,
+    error_text,
     examples,
     one_line,
     option,
-    os_error,
     plain_errors,
     print_json,
 )
@@ -116,7 +116,7 @@ def list_command(as_json: bool) -> int:
                 facts["peers_alive"] = sum(peer["alive"] for peer in facts.pop("peers"))
                 rows.append(facts)
             else:
-                rows.append({"name": name, "error": os_error(facts) if isinstance(facts, OSError) else str(facts)})
+                rows.append({"name": name, "error": error_text(facts)})
     if as_json:
         print_json({"buses": rows})
     else:

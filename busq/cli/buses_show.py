@@ -34,11 +34,15 @@ def buses(buses: Sequence[dict[str, Any]]) -> None:
             table.add_row(_name(facts), peers, facts["order"], *memory, made, yes(facts["temporary"]))
     if table.row_count:
         print_whole(table)
+    _unopened(buses)
+    if not buses:
+        print_whole("no buses")
+
+
+def _unopened(buses: Sequence[dict[str, Any]]) -> None:
     for facts in buses:
         if "error" in facts:
             print_whole(Text(f"{_name(facts)}: {facts['error']}", style="red"))
-    if not buses:
-        print_whole("no buses")
 
 
 def bus(facts: dict[str, Any]) -> None:
@@ -113,9 +117,7 @@ def busiest(buses: Sequence[dict[str, Any]]) -> None:
         table.add_row(_name(facts), _name(peer), _state(peer), *waits_of(peer, names), *figures, *rates)
     if table.row_count:
         print_whole(table)
-    for facts in buses:
-        if "error" in facts:
-            print_whole(Text(f"{_name(facts)}: {facts['error']}", style="red"))
+    _unopened(buses)
     if not rows:
         print_whole("no peers")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from busq.cli.base import examples, one_line, os_error, plain_errors
+from busq.cli.base import error_text, examples, one_line, plain_errors
 
 
 @click.command(epilog=examples("busq metrics", "busq metrics orders mails", "busq metrics > busq.prom"))
@@ -26,7 +26,7 @@ def metrics(names: tuple[str, ...]) -> int:
         for name, facts in looked_at(names):
             buses[name] = facts if isinstance(facts, dict) else None
             if not isinstance(facts, dict):
-                text = os_error(facts) if isinstance(facts, OSError) else str(facts)
-                click.echo(f"busq: {one_line(click.ClickException(f'{name}: {text}'))}", err=True)
+                text = f"{name}: {error_text(facts)}"
+                click.echo(f"busq: {one_line(click.ClickException(text))}", err=True)
     click.echo(exposition(buses), nl=False)
     return 1 if None in buses.values() else 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from busq.cli.base import check_number, examples, is_read, option, os_error, plain_errors, print_json
+from busq.cli.base import check_number, error_text, examples, is_read, option, plain_errors, print_json
 
 
 @click.command(epilog=examples("busq top", "busq top orders --interval 5", "busq top --count 10 --json"))
@@ -61,5 +61,5 @@ def _look(names: tuple[str, ...], rates: Any) -> list[dict[str, Any]]:
             rates.add(facts)
             buses.append(facts)
         else:
-            buses.append({"name": name, "error": os_error(facts) if isinstance(facts, OSError) else str(facts)})
+            buses.append({"name": name, "error": error_text(facts)})
     return buses

@@ -364,10 +364,9 @@ class _Diagnosis:
         if not short:
             return
         names = _names(short)
-        queues = "the queue of" if len(short) == 1 else "the queues of"
-        text = f"{queues} {listed([repr(name) for name in names])} can't grow to all they may hold, for that takes"
-        text = text.replace("they may", "it may") if len(short) == 1 else text
-        text += f" {size(short[0]['growth_bytes'])}, and the file system of the bus has {size(free)} free"
+        queues, they = ("queue", "it") if len(short) == 1 else ("queues", "they")
+        text = f"the {queues} of {listed([repr(name) for name in names])} can't grow to all {they} may hold, for that"
+        text += f" takes {size(short[0]['growth_bytes'])}, and the file system of the bus has {size(free)} free"
         remedy = "free memory there (busq gc removes what is left of buses), or receive; until then senders wait sooner"
         self._find(WRONG, "growth", text, remedy, peers=names)
 

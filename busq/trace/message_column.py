@@ -18,7 +18,7 @@ from busq.trace.dataset import hive_keys
 from busq.trace.field_names import FIELDS, Fields, spelled
 from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
-from busq.trace.guesses import OF_MESSAGES
+from busq.trace.guesses import OF_MESSAGES, RECEIVERS_DERIVED
 from busq.trace.parsed_records import kind_in
 from busq.trace.run import Source
 from busq.trace.schema import Kind
@@ -45,16 +45,17 @@ def takes_phantoms(source: Source, judged: Collection[str]) -> bool:
 
 
 def doubted(
-    source: Source, sends: int, deliveries: int, phantoms: int, processes: Sequence[str], *, has_receivers: bool = True
+    source: Source, sends: int, deliveries: int, phantoms: int, processes: Sequence[str], findings: Iterable[Finding]
 ) -> Iterator[Finding]:
     """Give a finding that leaves verdicts on messages open, if a column may be another one than was taken; OSError.
 
-    It takes a source of which `takes_phantoms` holds.  Parameters: `has_receivers`, whether sends have destinations.
+    It takes a source of which `takes_phantoms` holds.  Parameters: `findings`, of reading it.
     Cost: nothing but where most deliveries are phantoms, all events are of one process, or no send has destinations; a
     look at some rows there.
     """
     is_alone = len(processes) == 1 and sends and deliveries
     are_unsent = sends and phantoms and phantoms >= _UNSENT_SHARE * deliveries
+    has_receivers = all(finding.kind != RECEIVERS_DERIVED for finding in findings)
     if not is_alone and not are_unsent and has_receivers and sends and deliveries:
         return
     try:

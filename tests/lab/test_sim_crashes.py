@@ -9,6 +9,7 @@ from array import array
 
 import pytest
 from click.testing import CliRunner
+from rough import faults, traffic
 
 from busq import sim
 from busq.cli import commands
@@ -29,24 +30,14 @@ def config(order: str, seed: int) -> sim.Config:
     return sim.Config(
         order=order,
         processes=n,
-        messages_per_process=chance.randint(1, 8),
-        interval_s=chance.choice((0.0, 0.001, 0.02)),
-        workload=chance.choice(("random", "ring")),
-        fan_out=chance.randint(1, n - 1),
-        bandwidth_bytes_per_s=chance.choice((2e4, 1e6, 1e9)),
+        **traffic(chance, n),
         job_share=chance.choice((0, 0.3)),
         job_mean_s=0.01,
         job_blocks_all=chance.random() < 0.3,
         crashes=chance.randint(1, n - 1),
         notice_s=chance.choice((0.0, 0.01, 0.2)),
         seed=seed,
-        faults=sim.Faults(
-            jitter_s=chance.choice((0.0, 0.01)),
-            reordered_share=chance.choice((0, 0.3)),
-            reordered_s=0.05,
-            doubled_share=chance.choice((0, 0.2)),
-            doubled_s=0.05,
-        ),
+        faults=faults(chance),
         judge=True,
     )
 

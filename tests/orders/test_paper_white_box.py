@@ -10,6 +10,7 @@ from collections.abc import Callable
 import kills
 import plays
 import pytest
+from rough import faults, traffic
 
 import busq
 from busq import sim
@@ -184,21 +185,11 @@ def config(order: str, processes: int, seed: int) -> sim.Config:
     return sim.Config(
         order=order,
         processes=processes,
-        messages_per_process=chance.randint(1, 8),
-        interval_s=chance.choice((0.0, 0.001, 0.02)),
-        workload=chance.choice(("random", "ring")),
-        fan_out=chance.randint(1, processes - 1),
-        bandwidth_bytes_per_s=chance.choice((2e4, 1e6, 1e9)),
+        **traffic(chance, processes),
         crashes=[sim.Crash(process=one, **when()) for one in dead],  # type: ignore[arg-type]
         notice_s=chance.choice((0.0, 0.01, 0.2)),
         seed=seed,
-        faults=sim.Faults(
-            jitter_s=chance.choice((0.0, 0.01)),
-            reordered_share=chance.choice((0, 0.3)),
-            reordered_s=0.05,
-            doubled_share=chance.choice((0, 0.2)),
-            doubled_s=0.05,
-        ),
+        faults=faults(chance),
         judge=True,
     )
 

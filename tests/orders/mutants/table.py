@@ -70,6 +70,13 @@ def slips(order: str, *rows: tuple[Any, ...], source: str = "") -> list[Mutant]:
     return [Mutant(order, slip, breaks, bound, tuple(changes), source) for slip, breaks, bound, *changes in rows]
 
 
+# In both of its forms.
+KEEPS_TOKEN = (
+    "who passes the token on keeps one",
+    "lost",
+    Bound(2, 1, to_all=1, with_self=1),
+    ("  self->token = AWAY;\n  self->next_number = 0;\n", ""),
+)
 NUMBER_OF_SES = ("list.clock[packet->from] <= self->clock[packet->from]", "!list.clock[packet->from]")
 NUMBER_OF_KS = ("words[1] <= self->delivered[packet->from]", "!words[1]")
 GLOBAL = ("  entry->global = largest_local(self, entry);\n", "  entry->global = entry->local;\n")
@@ -730,12 +737,7 @@ MUTANTS = [
             Bound(2, 1, fan_out=2, with_self=1),
             ("if (first.note)", "if (first.note && first.from != self->group.self)"),
         ),
-        (
-            "who passes the token on keeps one",
-            "lost",
-            Bound(2, 1, to_all=1, with_self=1),
-            ("  self->token = AWAY;\n  self->next_number = 0;\n", ""),
-        ),
+        KEEPS_TOKEN,
         (
             "it delivers whatever number comes",
             "total",
@@ -802,12 +804,7 @@ MUTANTS = [
             Bound(2, 1),
             (" || self->aru_by == self->group.self + 1) {", ") {"),
         ),
-        (
-            "who passes the token on keeps one",
-            "lost",
-            Bound(2, 1, to_all=1, with_self=1),
-            ("  self->token = AWAY;\n  self->next_number = 0;\n", ""),
-        ),
+        KEEPS_TOKEN,
         (
             "it delivers whatever number comes",
             "total",

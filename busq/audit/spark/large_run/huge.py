@@ -60,7 +60,6 @@ from busq.audit.times import Pace
 from busq.lab.observers import REMARKS
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
-from busq.trace.guesses import RECEIVERS_DERIVED
 from busq.trace.message_column import doubted, is_doubted, takes_phantoms
 from busq.trace.run import Source
 
@@ -275,8 +274,7 @@ def _judge(
         found.checks["views"] = judge_views(case)
     if looks:
         counts = case.total("sends"), case.total("deliveries"), found.checks["phantom"].count, case.names
-        has_receivers = all(finding.kind != RECEIVERS_DERIVED for finding in case.findings)
-        case.findings += doubted(case.source, *counts, has_receivers=has_receivers)
+        case.findings += doubted(case.source, *counts, case.findings)
     found.checks = {name: _reported(case, check) for name, check in found.checks.items() if name in judged}
     case.findings += found.remarks
     return found
