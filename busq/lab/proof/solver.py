@@ -23,8 +23,8 @@ SOLVERS = ("z3", "cvc5")
 # Elements of each sort in the counterexamples that are tried, so that those shown are small.
 _SMALL = (1, 2, 3, 4, 5)
 _SMALL_SECONDS = 20.0
-# Steps of the solver in a try of one question, before the try that takes as long as it may: some 5 and 20 seconds, and
-# what is proven takes less than 0.1.  Steps are the same on every machine, and the solver survives their end; the thread
+# Steps of the solver in a try of one question, before the try that takes as long as it may: some 5 and 20 seconds; what
+# is proven takes less than 0.1.  Steps are the same on every machine, and the solver survives their end.  The thread
 # with which it ends a search by time may strike a search that is through.
 _TRIES_STEPS = (20_000_000, 80_000_000)
 _ANY_STEPS = 0
