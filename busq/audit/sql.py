@@ -11,11 +11,17 @@ counted, too (`vague`): any of the faults may come from them, or not show becaus
 kind (`no kind`), which are damaged.  Names are compared as they stand: those with blanks around them, which the engines
 leave out, and empty ones, which are none there, are counted (`blanks`).  Deliveries of what had not been sent yet are
 judged as all others, which the engines do not do.
+
+Destinations may be lists, text, or single numbers, if the types of the columns are given.  Text is cut as `busq audit`
+cuts it, at blanks, commas, semicolons and bars, or read as a list in JSON; names that hold such a separator themselves,
+which SQL cuts, too, are counted (`separators`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
 
 from busq.errors import BusqError
 from busq.trace.field_names import Fields
@@ -34,12 +40,19 @@ class NoSql(BusqError):
     """Raised where there is no SQL for the checks of a table; the text gives the reason."""
 
 
-def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[str, str]) -> str:
+def script(
+    dialect: str,
+    table: str,
+    columns: Sequence[str],
+    options: Mapping[str, str],
+    kinds: Mapping[str, pa.DataType] | None = None,
+) -> str:
     """Return a script whose last query has a row for each check: its name, and how many faults there are.
 
     Parameters: `dialect`, of DIALECTS; `table`, as it stands behind FROM; `columns`, of the table; `options` as in
-    `busq.trace.find`: which columns have which field, and what words mean.
-    Errors: NoSql for tables without a process, kind, message, or order.
+    `busq.trace.find`: which columns have which field, and what words mean; `kinds`, types of columns, of which those
+    of names have to be alike, and destinations lists, if they are not given.
+    Errors: NoSql for tables without a process, kind, message, or order, and for columns of names that hold none.
 
     >>> print(script("duckdb", "events", ["process", "kind", "message", "position"], {}).splitlines()[-1])
     UNION ALL SELECT 'fifo' AS name, count(*) AS faults FROM busq_late_of_sender;
@@ -57,11 +70,17 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
     if not order:
         raise NoSql(f"{table}: no position and no time: SQL has no order of rows, so nothing tells that of events")
     its = {name: _quoted(dialect, there[name].text) for name in _USED if name in there}
+    types = {name: _plain((kinds or {}).get(there[name].text, pa.null())) for name in its}
+    is_cut = _is_text(types.get("destinations", pa.null()))
+    if "destinations" in its and kinds is not None:
+        its |= _names_alike(dialect, its, types, {name: there[name].text for name in its})
     steps = [_HEAD.format(table=table), _events(its, order, table, fields), _FIRST]
     queries = ["resent", "vague", "no kind", "blanks", "duplicated"]
     if "destinations" in its:
-        steps += [_copies(DIALECTS[dialect]), _CLEAN_OF_COPIES]
-        queries += ["lost", "phantom"]
+        steps += [_copies(DIALECTS[dialect], is_cut=is_cut), _CLEAN_OF_COPIES]
+        queries += ["lost", "phantom"] if not is_cut else ["separators", "lost", "phantom"]
+        if kinds is None:
+            steps.insert(1, _OF_LISTS)
     else:
         steps.append("-- No column tells destinations: what was lost or invented is not known.")
         steps.append(_CLEAN)
@@ -84,6 +103,59 @@ def script(dialect: str, table: str, columns: Sequence[str], options: Mapping[st
 def _quoted(dialect: str, name: str) -> str:
     mark = '"' if dialect == "duckdb" else "`"
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Return a type without a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _names_alike(
+    dialect: str, its: Mapping[str, str], types: Mapping[str, pa.DataType], called: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the process and its destinations as one type: text, where one of them is; destinations as lists."""
+    to, process = types["destinations"], types["process"]
+    if pa.types.is_null(to):
+        return {"destinations": f"CAST(NULL AS {'VARCHAR[]' if dialect == 'duckdb' else 'ARRAY<STRING>'})"}
+    item = _plain(to.value_type) if _is_list(to) else to
+    for name, kind in (("destinations", item), ("process", process)):
+        if not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_null(kind)):
+            raise NoSql(
+                f"{name} in {called[name]!r} of type {types[name]}: SQL takes names that are text or whole numbers:"
+                " make a view that has them so"
+            )
+    lists = its["destinations"]
+    if _is_text(to):
+        lists = _cut(dialect, lists)
+    elif not _is_list(to):
+        lists = f"[{lists}]" if dialect == "duckdb" else f"array({lists})"
+    if _is_text(item) == _is_text(process):
+        return {"destinations": lists}
+    texts = "VARCHAR[]" if dialect == "duckdb" else "ARRAY<STRING>"
+    return {"process": f"CAST({its['process']} AS STRING)", "destinations": f"CAST({lists} AS {texts})"}
+
+
+def _cut(dialect: str, text: str) -> str:
+    """Return the names in a text: of a list in JSON, or between separators and what stands around them."""
+    if dialect == "duckdb":
+        cut, blank, is_json = "string_split_regex", r"[\s,;|]+", f"json_valid({text})"
+        items = f"CAST(CAST({text} AS JSON) AS VARCHAR[])"
+    else:
+        cut, blank, items = "split", r"[\\s,;|]+", f"from_json({text}, 'ARRAY<STRING>')"
+        is_json = f"{items} IS NOT NULL"
+    bare = f"translate({text}, '[](){{}}\"' || chr(39), '')"
+    return f"""
+    CASE WHEN trim({text}) LIKE '[%' AND {is_json} THEN {items}
+      WHEN left(trim({text}), 1) IN ('[', '(', '{{') THEN {cut}({bare}, '{blank}')
+      ELSE {cut}({text}, '{blank}') END"""
 
 
 def _events(its: Mapping[str, str], order: str, table: str, fields: Fields) -> str:
@@ -109,6 +181,9 @@ _USED = ("process", "kind", "message", "destinations", "position", "time_ns", "e
 
 _HEAD = """-- Faults of the order of messages in {table}, as `busq audit` counts them.
 -- Each message has one sender; where several use one name, put the sender into it in the first view."""
+
+_OF_LISTS = """-- Destinations are taken for a list of names, of the type of the process.  Where they are none, make
+-- a view that has them as such a list, with split(...) or CAST(... AS ...)."""
 
 _FIRST = """-- Messages that were sent more than once: tried again, or several of one name. They are left out.
 CREATE OR REPLACE TEMPORARY VIEW busq_resent AS
@@ -185,6 +260,9 @@ _QUERIES = {
     "vague": "SELECT 'vague' AS name, count(*) AS faults FROM busq_events WHERE kind = 'vague' AND message IS NOT NULL",
     "no kind": "SELECT 'no kind' AS name, count(*) AS faults FROM busq_events WHERE kind = 'none'",
     "blanks": "SELECT 'blanks' AS name, count(*) AS faults FROM busq_names WHERE name <> bare OR bare = ''",
+    "separators": """SELECT 'separators' AS name, count(*) AS faults
+  FROM (SELECT DISTINCT process FROM busq_events) AS each
+  WHERE translate(CAST(process AS STRING), ' ,;|' || chr(9) || chr(10) || chr(13), '') <> process""",
     "duplicated": "SELECT 'duplicated' AS name, coalesce(sum(times - 1), 0) AS faults FROM busq_deliveries",
     "lost": """SELECT 'lost' AS name, count(*) AS faults FROM busq_copies c
   JOIN busq_sends s ON c.message = s.message
@@ -201,8 +279,8 @@ _QUERIES = {
 }
 
 
-def _copies(rows_of: str) -> str:
+def _copies(rows_of: str, *, is_cut: bool) -> str:
     return f"""-- A row for each message and destination.
 CREATE OR REPLACE TEMPORARY VIEW busq_copies AS
   SELECT DISTINCT message, process FROM (SELECT message, {rows_of}(destinations) AS process FROM busq_sends) AS each
-  WHERE process IS NOT NULL;"""
+  WHERE process IS NOT NULL{" AND process <> ''" if is_cut else ""};"""

@@ -192,9 +192,12 @@ class _Command:
         return code
 
     def _print_sql(self) -> int:
+        import pyarrow as pa
+
         from busq.audit.sql import script
         from busq.trace import parquet_head
         from busq.trace.dataset import hive_keys
+        from busq.trace.foreign import parquet_file
 
         dialect, options = self.options["sql"], self._format_options()
         if bool(self.paths) == bool(self.options["tables"]) or len(self.paths) + len(self.options["tables"]) > 1:
@@ -212,10 +215,15 @@ class _Command:
         head = parquet_head.head(sources[0].paths[0], sources[0].options)
         if not isinstance(head, parquet_head.Head):
             raise Refusal(head.text)
+        with parquet_file(head.path) as file:
+            kinds = {field.name: field.type for field in file.schema_arrow}
+        keys = hive_keys(head.path)
         path = self.paths[0].rstrip("/").replace("'", "''")
         path = f"{path}/**/*.parquet" if os.path.isdir(self.paths[0]) and dialect == "duckdb" else path
-        table = f"read_parquet('{path}')" if dialect == "duckdb" else f"parquet.`{path}`"
-        click.echo(script(dialect, table, [*head.columns, *hive_keys(head.path)], dict(sources[0].options)))
+        of_keys = ", hive_types_autocast = false" if keys else ""
+        table = f"read_parquet('{path}'{of_keys})" if dialect == "duckdb" else f"parquet.`{path}`"
+        kinds = dict.fromkeys(keys, pa.string()) | kinds
+        click.echo(script(dialect, table, [*head.columns, *keys], dict(sources[0].options), kinds))
         return 0
 
     def _judge(self, sources: Sequence[Source], findings: Sequence[Finding]) -> Audit:

@@ -180,8 +180,8 @@ def list_of_text(text: str) -> Sequence[Any]:
 
     >>> list_of_text('["ann", "bob, the 2nd"]'), list_of_text("['ann', 7]"), list_of_text("ann bob;cleo")
     (['ann', 'bob, the 2nd'], ['ann', 7], ['ann', 'bob', 'cleo'])
-    >>> list_of_text('{ann,"bob, the 2nd"}')  # as PostgreSQL prints it
-    ['ann', 'bob, the 2nd']
+    >>> list_of_text('{ann,"bob, the 2nd"}'), list_of_text("f(x)")  # the first as PostgreSQL prints it
+    (['ann', 'bob, the 2nd'], ['f(x)'])
     """
     if text.startswith("{") and text.endswith("}"):
         return _list_in_braces(text)
@@ -193,7 +193,8 @@ def list_of_text(text: str) -> Sequence[Any]:
                 continue
             if isinstance(value, (list, tuple)):
                 return value
-    return [part for part in _SEPARATORS.split(text.strip(" []()\t")) if part]
+        text = text.strip(" []()\t")
+    return [part for part in _SEPARATORS.split(text) if part]
 
 
 def _list_in_braces(text: str) -> Sequence[Any]:

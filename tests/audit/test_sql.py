@@ -265,17 +265,78 @@ RELAYED = {
 }
 
 
-def printed(folder: Path, dialect: str) -> str:
-    done = CliRunner().invoke(commands, ["audit", str(folder), "--sql", dialect, "--field", "kind=what"])
+def printed(folder: Path, dialect: str, *fields: str) -> str:
+    done = CliRunner().invoke(commands, ["audit", str(folder), "--sql", dialect, *fields])
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
 def test_the_command_prints_what_duckdb_takes(tmp_path: Path) -> None:
     relayed(tmp_path)
-    assert counted(printed(tmp_path, "duckdb")) == RELAYED
+    assert counted(printed(tmp_path, "duckdb", "--field", "kind=what")) == RELAYED
 
 
 def test_what_has_no_order_is_refused() -> None:
     with pytest.raises(NoSql, match="no position and no time"):
         script("duckdb", "events", ["process", "kind", "message"], {})
+
+
+DESTINATIONS: list[tuple[pa.Array, list[list[str]]]] = [
+    (pa.array(["b,c", "c", ""]), [["b", "c"], ["c"], []]),
+    (pa.array([" b ; c", "c|b", None]), [["b", "c"], ["c", "b"], []]),
+    (pa.array(['["b", "c"]', '["c"]', "[]"]), [["b", "c"], ["c"], []]),
+    (pa.array(["['b', 'c']", "(c)", "{b,c}"]), [["b", "c"], ["c"], ["b", "c"]]),
+    (pa.array(["b,c", "c", "b"]).dictionary_encode(), [["b", "c"], ["c"], ["b"]]),
+    (pa.array([7, 8, None]), [["7"], ["8"], []]),
+    (pa.array([[7, 8], None, [8]]), [["7", "8"], [], ["8"]]),
+]
+
+
+@pytest.mark.parametrize("processes", ["b c", "7 8"])
+@pytest.mark.parametrize(("column", "wanted"), DESTINATIONS)
+def test_destinations_may_be_text_or_numbers(
+    tmp_path: Path, column: pa.Array, wanted: list[list[str]], processes: str
+) -> None:
+    """Whatever the type, each destination that never delivers is one that lost the message."""
+    assert_counts_destinations(tmp_path, column, wanted, processes, counted, "duckdb")
+
+
+def assert_counts_destinations(
+    folder: Path,
+    column: pa.Array,
+    wanted: list[list[str]],
+    processes: str,
+    count: Callable[[str], dict[str, int]],
+    dialect: str,
+) -> None:
+    """Of these sends, the first of two processes delivers the first message, and nothing else is delivered."""
+    first = processes.split()[0]
+    process = pa.array([*processes.split(), first]) if first != "7" else pa.array([7, 8, 7])
+    columns = {"node": process, "kind": ["send"] * 3, "id": [*"xyz"], "to": column, "pos": [0, 0, 1]}
+    receipt = {
+        "node": process[:1],
+        "kind": ["deliver"],
+        "id": ["x"],
+        "to": column.take(pa.array([None], pa.int64())),
+        "pos": [2],
+    }
+    pq.write_table(pa.concat_tables([pa.table(columns), pa.table(receipt)]), folder / "e.parquet")
+    pairs = {(message, name) for message, names in zip("xyz", wanted, strict=True) for name in names}
+    told = count(printed(folder, dialect))
+    assert (told["lost"], told["phantom"]) == (len(pairs - {("x", first)}), int(("x", first) not in pairs))
+    checks = audit(read(folder)).checks
+    assert (checks["lost"].count, checks["phantom"].count) == (told["lost"], told["phantom"])
+
+
+def test_names_that_hold_separators_are_counted(tmp_path: Path) -> None:
+    columns = {"process": ["Ann Lee", "bob"], "kind": ["send", "deliver"], "message": ["m", "m"], "position": [0, 0]}
+    pq.write_table(pa.table(columns | {"destinations": ["bob", None]}), tmp_path / "e.parquet")
+    assert counted(printed(tmp_path, "duckdb"))["separators"] == 1
+
+
+def test_names_of_another_type_are_refused_with_their_column(tmp_path: Path) -> None:
+    columns = {"process": ["ann", "bob"], "kind": ["send", "deliver"], "message": ["m", "m"], "position": [0, 0]}
+    pq.write_table(pa.table(columns | {"destinations": [b"bob", None]}), tmp_path / "e.parquet")
+    done = CliRunner().invoke(commands, ["audit", str(tmp_path), "--sql", "duckdb"])
+    assert done.exit_code == 2
+    assert "destinations in 'destinations' of type binary: SQL takes names that are text" in done.output

@@ -12,7 +12,17 @@ pytest.importorskip("duckdb")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from test_sql import CHECKS, RELAYED, counted, drawn, has_one_sender_each, printed, relayed
+from test_sql import (
+    CHECKS,
+    DESTINATIONS,
+    RELAYED,
+    assert_counts_destinations,
+    counted,
+    drawn,
+    has_one_sender_each,
+    printed,
+    relayed,
+)
 
 from busq.audit.native import audit
 from busq.audit.sql import script
@@ -30,7 +40,15 @@ def on_spark(spark: SparkSession, text: str) -> dict[str, int]:
 
 def test_the_command_prints_what_spark_takes(spark: SparkSession, tmp_path: Path) -> None:
     relayed(tmp_path)
-    assert on_spark(spark, printed(tmp_path, "spark")) == RELAYED
+    assert on_spark(spark, printed(tmp_path, "spark", "--field", "kind=what")) == RELAYED
+
+
+def test_destinations_may_be_text_or_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    for number, processes in ((1, "b c"), (2, "7 8"), (3, "b c"), (5, "7 8")):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        its = DESTINATIONS[number]
+        assert_counts_destinations(folder, *its, processes, lambda text: on_spark(spark, text), "spark")
 
 
 def named_for(number: int, table: pa.Table) -> pa.Table:
