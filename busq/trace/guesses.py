@@ -26,6 +26,7 @@ __all__ = [
     "NO_DELIVERIES",
     "NO_DESTINATIONS",
     "NO_SENDS",
+    "ODD_NAME",
     "OF_MESSAGES",
     "ORDER_UNKNOWN",
     "RECEIVERS_DERIVED",
@@ -48,6 +49,7 @@ NO_DELIVERIES = "sends-alone"
 NO_DESTINATIONS = "no send tells its destinations"  # how a text of a finding or a verdict begins
 NO_SENDS = "deliveries-alone"
 ALIKE = "alike"  # names, but for how they are written
+ODD_NAME = r"[^\x00-\x7F]|\.0$|^-?0[0-9]+$"  # of what may be written in another way
 # Checks whose faults names may hide that are not what they were taken for; phantoms may come from them as well.
 OF_MESSAGES = ("lost", "duplicated", "fifo", "causal", "consistent", "total", "synchronous", "side")
 ORDER_UNKNOWN = frozenset({"ties", "order-guessed", "doubled"})
@@ -149,30 +151,62 @@ def unknown_kinds(source: Source, columns: Any, file: Any, line: Any, *, has_clo
 def alike(path: str, names: Any) -> Iterator[Finding]:
     """Report names that differ in nothing but how they are written: they may be one name.
 
-    Parameters: `names`, an Arrow array, each once.  Cost: a look at each name, and more where it is not ASCII.
+    Parameters: `names`, an Arrow array, each once.  Cost: a look at each name, and more where it is not ASCII or
+    begins with a zero.
+
+    Where names are taken as several that were one, the faults that come from it are unknown.  Zeros in front of text
+    are mostly meant: 007 and 7 are two names, and that leaves open no more than the faults that were found.
 
     >>> [finding.text for finding in alike("a.csv", pa.array(["cafe\\u0301", "caf\\u00e9"]))]
     ["a.csv: 1 name, 'café', is written in several ways (NFC and NFD, or 7 and 7.0): taken as several names"]
+    >>> [finding.text for finding in alike("a.csv", pa.array(["007", "7", "07a"]))]
+    ["a.csv: 1 name, '7', is written in several ways (7 and 007): taken as several names"]
     """
     if not pa.types.is_string(names.type):
         return
-    odd = names.filter(pc.or_(pc.invert(pc.string_is_ascii(names)), pc.ends_with(names, ".0")))
-    if not len(odd):
-        return
-    plain = plain_names(odd)
+    of_letters = pc.or_(pc.invert(pc.string_is_ascii(names)), pc.ends_with(names, ".0"))
+    of_zeros = pc.or_(pc.starts_with(names, "0"), pc.starts_with(names, "-0"))
+    ways = (
+        (of_letters, _composed, "NFC and NFD, or 7 and 7.0", OF_MESSAGES),
+        (of_zeros, _without_zeros, "7 and 007", ()),
+    )
+    for may_be, plain, written, may_hide in ways:
+        odd = names.filter(may_be)
+        if several := _several(odd, plain(odd), names):
+            what = f"{amount(len(several), 'name')}, {'as ' * (len(several) > 1)}{several[0]!r}, "
+            what += f"{'is' if len(several) == 1 else 'are'} written in several ways ({written})"
+            text, made = f"{path}: {what}: taken as several names", ("phantom", *OF_MESSAGES)
+            yield Finding(ALIKE, text, len(several), path, is_error=False, may_hide=may_hide, may_invent=made)
+
+
+def _several(odd: Any, plain: Any, names: Any) -> list[str]:
+    """Return what is plain of several names: of two odd ones, or of one that is not."""
+    is_other = pc.not_equal(plain, odd)
+    if not pc.any(is_other).as_py():
+        return []
     counts = pc.value_counts(plain)
     twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
-    others = plain.filter(pc.and_(pc.not_equal(plain, odd), pc.is_in(plain, value_set=names)))
-    if several := sorted({*twice.to_pylist(), *others.to_pylist()}):
-        what = f"{amount(len(several), 'name')}, {'as ' * (len(several) > 1)}{several[0]!r}, "
-        what += f"{'is' if len(several) == 1 else 'are'} written in several ways (NFC and NFD, or 7 and 7.0)"
-        text, made = f"{path}: {what}: taken as several names", ("phantom", *OF_MESSAGES)
-        yield Finding(ALIKE, text, len(several), path, is_error=False, may_hide=OF_MESSAGES, may_invent=made)
+    others = plain.filter(pc.and_(is_other, pc.is_in(plain, value_set=names)))
+    return sorted({*twice.to_pylist(), *others.to_pylist()})
 
 
 def plain_names(names: Any) -> Any:
+    """Return names as they may be written otherwise: composed letters, whole numbers without fraction and zeros.
+
+    >>> plain_names(pa.array(["007", "-07.0", "000", "0", "07a"])).to_pylist()
+    ['7', '-7', '0', '0', '07a']
+    """
+    return _without_zeros(_composed(names))
+
+
+def _composed(names: Any) -> Any:
     """Return names with their letters composed, and whole numbers without a fraction."""
     return pc.replace_substring_regex(pc.utf8_normalize(names, "NFC"), r"^(-?[0-9]+)\.0+$", r"\1")
+
+
+def _without_zeros(names: Any) -> Any:
+    """Return whole numbers without zeros in front."""
+    return pc.replace_substring_regex(names, r"^(-?)0+([0-9]+)$", r"\1\2")
 
 
 def vague_rows(path: str, passed: int, invented: int, alone: int, late: int = 0, again: int = 0) -> Finding:

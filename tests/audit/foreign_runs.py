@@ -92,6 +92,15 @@ def _nodes(processes: Any) -> Any:
     return pc.binary_join_element_wise("node", pc.utf8_lpad(processes.cast(pa.string()), 3, "0"), "-")
 
 
+def write_numbers_and_text(folder: Path, receiver: str) -> None:
+    """Write that 7 sends two messages to 8, in a file whose names are numbers, and that `receiver`, text, gets them."""
+    numbers, texts = pa.list_(pa.int64()), pa.list_(pa.string())
+    sends = {"node": [7, 7], "kind": ["send"] * 2, "id": [1, 2], "to": pa.array([[8], [8]], numbers), "pos": [0, 1]}
+    receipts = {"node": [receiver] * 2, "kind": ["deliver"] * 2, "id": ["1", "2"], "pos": [0, 1]}
+    pq.write_table(pa.table(sends), folder / "a.parquet")
+    pq.write_table(pa.table(receipts | {"to": pa.nulls(2, texts)}), folder / "b.parquet")
+
+
 def main() -> None:
     """Make what the options ask for."""
     parser = argparse.ArgumentParser(description=__doc__)

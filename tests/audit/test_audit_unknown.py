@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow", reason="needs pyarrow")
 import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
+from foreign_runs import write_numbers_and_text
 from samples import CHAT
 
 import busq
@@ -519,6 +520,22 @@ def test_a_number_with_a_fraction_of_none_may_be_another_name(tmp_path: Path) ->
     run = judged(tmp_path)
     assert {verdicts(run)[name] for name in ("lost", "phantom", "fifo")} == {"unknown"}
     assert "1 name, '7', is written in several ways (NFC and NFD, or 7 and 7.0)" in run.findings[-1].text
+
+
+@pytest.mark.parametrize(("receiver", "verdict"), [("8", "valid"), ("008", "unknown")])
+def test_a_number_is_the_text_without_zeros_in_front(receiver: str, verdict: str, tmp_path: Path) -> None:
+    """Text with them is another name, which a program may have read as a number: faults that come from it are open."""
+    write_numbers_and_text(tmp_path, receiver)
+    run = judged(tmp_path)
+    assert {verdicts(run)[name] for name in ("lost", "phantom")} == {verdict}
+    said = ["1 name, '8', is written in several ways (7 and 007): taken as several names"]
+    assert [one.text.partition(": ")[2] for one in run.findings if one.kind == "alike"] == said * (receiver == "008")
+
+
+def test_zeros_in_front_leave_nothing_open_where_all_is_as_it_should_be(tmp_path: Path) -> None:
+    rows = ["7,send,1,007", "7,send,01,007", "007,deliver,1,", "007,deliver,01,"]
+    (tmp_path / "a.csv").write_text("\n".join(["process,kind,id,to", *rows]) + "\n")
+    assert {verdicts(judged(tmp_path))[name] for name in ("lost", "duplicated", "phantom", "fifo")} == {"valid"}
 
 
 def test_other_letters_are_other_names(tmp_path: Path) -> None:

@@ -135,6 +135,12 @@ def test_formats_without_columns_are_told_too(tmp_path: Path) -> None:
     assert "[fields]" not in found["busq.toml"]
 
 
+def test_names_that_may_be_one_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("process,kind,id,to\n7,send,1,8\n008,deliver,1,\n")
+    result = audit(tmp_path, "--explain")
+    assert "1 name, '8', is written in several ways (7 and 007)" in " ".join(result.output.split())
+
+
 def test_what_no_run_can_be_read_from_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("node,event,id\n")
     result = audit(tmp_path, "--explain")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from audit_oracle import judge, random_run, rows_of, to_run, transcribe
-from foreign_runs import make_foreign
+from foreign_runs import make_foreign, write_numbers_and_text
 from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
@@ -462,6 +462,15 @@ def test_rows_that_nobody_knows_and_names_of_any_letters_mean_the_same_as_in_c(
     bad = [{(one.process, one.count) for one in its.findings if one.kind == "bad-line"} for its in (found, wanted)]
     assert bad[0] == bad[1], str(rows)
     assert found.processes == wanted.processes
+
+
+@pytest.mark.parametrize("receiver", ["8", "008"])
+def test_numbers_and_text_are_one_name_as_in_c(spark: SparkSession, tmp_path: Path, receiver: str) -> None:
+    write_numbers_and_text(tmp_path, receiver)
+    (source,) = find([tmp_path]).sources
+    found, wanted = huge.audit(spark, source), audit(read(source))
+    assert_same(found, wanted, receiver)
+    assert sorted(one.text for one in found.findings) == sorted(one.text for one in wanted.findings)
 
 
 def test_another_column_is_doubted_here_too_whatever_is_judged(spark: SparkSession, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
-from busq.trace.guesses import NO_DESTINATIONS, plain_names
+from busq.trace.guesses import NO_DESTINATIONS, ODD_NAME, plain_names
 from busq.trace.mapping import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
@@ -45,7 +45,6 @@ from busq.trace.values import SECOND, UNITS, floor_of, unit_of
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
 HASHES_MAX = 8  # that are tried before two names with one hash are blamed on something else
-_ODD_NAME = r"[^\x00-\x7F]|\.0$"  # that may be written in another way
 _NEEDED = frozenset({"process", "position", "kind", "message", "destinations"})
 _MASK = (1 << 63) - 1
 _TIMES = ("time_ns", "commit_ns", "end_ns")
@@ -392,7 +391,7 @@ def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
         "senders": delivery & F.col("sender").isNotNull(),
         "vague": (F.col("kind") == UNKNOWN_KIND) & F.col("message").isNotNull(),
         "placeless": F.col("position").isNull(),
-        "odd": F.exists(_names(), lambda name: name.rlike(_ODD_NAME)),
+        "odd": F.exists(_names(), lambda name: name.rlike(ODD_NAME)),
         "theirs": _theirs() if are_numbers else F.lit(True),
     }
     counts = [F.count(F.when(what, 1)).alias(name) for name, what in wanted.items()]
