@@ -43,11 +43,13 @@ static int actor_looks_up(const char *name, uint64_t *targetp)
 
 /* ---- what an actor can do ---- */
 
-typedef int (*verb_body)(const char *rest);
+typedef int (*verb_body)(const char *rest, uint32_t how);
 
-static int verb_open(const char *rest)
+/* The rest of its sentence; and how, where several verbs have one body: flags of joining, or how many bytes. */
+#define VERB(name) static int verb_##name(__attribute__((unused)) const char *rest, __attribute__((unused)) uint32_t how)
+
+VERB(open)
 {
-  (void)rest;
   actor.n_sent = 0;
   memset(actor.has_met, 0, sizeof actor.has_met);
   return busq_bus_open(stage->directory, "bus", &actor.bus);
@@ -67,63 +69,25 @@ static int actor_joins_by(const char *name, uint32_t flags)
   return result;
 }
 
-static int actor_joins(uint32_t flags)
+VERB(join)
 {
-  return actor_joins_by(role_names[actor.box->has_victims_name ? ROLE_VICTIM : actor.role], flags);
+  return actor_joins_by(role_names[actor.box->has_victims_name ? ROLE_VICTIM : actor.role], how);
 }
 
-static int verb_join(const char *rest)
+VERB(beside)
 {
-  (void)rest;
-  return actor_joins(0);
-}
-
-static int verb_durable(const char *rest)
-{
-  (void)rest;
-  return actor_joins(BUSQ_JOIN_DURABLE);
-}
-
-static int verb_resume(const char *rest)
-{
-  (void)rest;
-  return actor_joins(BUSQ_JOIN_RESUME);
-}
-
-static int verb_return(const char *rest)
-{
-  (void)rest;
-  return actor_joins(BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE);
-}
-
-static int verb_share(const char *rest)
-{
-  (void)rest;
-  return actor_joins(BUSQ_JOIN_SHARED);
-}
-
-static int verb_queue(const char *rest)
-{
-  (void)rest;
-  return actor_joins(BUSQ_JOIN_SHARED | BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME);
-}
-
-static int verb_beside(const char *rest)
-{
-  (void)rest;
   return actor_joins_by("beside", 0);
 }
 
-static int verb_remove(const char *rest)
+VERB(remove)
 {
   char name[16];
   CHECK(word_next(&rest, name, sizeof name));
   return busq_bus_remove_peer(actor.bus, name, strlen(name));
 }
 
-static int verb_leave(const char *rest)
+VERB(leave)
 {
-  (void)rest;
   if (!actor.peer)
     return BUSQ_OK;
   busq_store_release(&actor.box->has_joined, false);
@@ -144,29 +108,21 @@ static int verb_leave(const char *rest)
   return result;
 }
 
-static int verb_part(const char *rest)
+VERB(part)
 {
-  (void)verb_leave(rest);
+  (void)verb_leave(rest, how);
   busq_bus_free(actor.bus);
   actor.bus = NULL;
   return BUSQ_OK;
 }
 
-static int verb_stale(const char *rest)
+VERB(propose)
 {
-  (void)rest;
-  actor.peer->sender.proposes_stale = true;
+  actor.peer->sender.proposes_stale = how != 0;
   return BUSQ_OK;
 }
 
-static int verb_fresh(const char *rest)
-{
-  (void)rest;
-  actor.peer->sender.proposes_stale = false;
-  return BUSQ_OK;
-}
-
-static int verb_meet(const char *rest)
+VERB(meet)
 {
   char name[16];
   while (word_next(&rest, name, sizeof name)) {
@@ -234,7 +190,7 @@ static int actor_sends(const char *rest, int64_t timeout_ns)
       return found;
   }
   const uint32_t message = actor.id ? actor.id : (actor.role + 1) * 1000u + ++actor.n_sent;
-  const uint32_t size_bytes = actor.bytes ? actor.bytes : 16;
+  const uint32_t size_bytes = actor.bytes ? actor.bytes : STAGE_SMALL_BYTES;
   message_fill(bytes, size_bytes, message);
   if (actor.is_asking)
     actor.asked = message;
@@ -254,53 +210,21 @@ static int actor_sends(const char *rest, int64_t timeout_ns)
   return result;
 }
 
-static int verb_send(const char *rest)
-{
-  actor.bytes = actor.id = 0;
-  return actor_sends(rest, 0);
-}
-
-static int verb_middle(const char *rest)
+VERB(send)
 {
   actor.id = 0;
-  actor.bytes = STAGE_MIDDLE_BYTES;
+  actor.bytes = how;
   return actor_sends(rest, 0);
 }
 
-static int verb_large(const char *rest)
+VERB(reserve)
 {
-  actor.id = 0;
-  actor.bytes = STAGE_LARGE_BYTES;
-  return actor_sends(rest, 0);
-}
-
-static int verb_huge(const char *rest)
-{
-  actor.id = 0;
-  actor.bytes = STAGE_HUGE_BYTES;
-  return actor_sends(rest, 0);
-}
-
-static int actor_reserves(uint32_t bytes)
-{
-  const int result = busq_peer_reserve(actor.peer, bytes, 0, 0, &actor.drafts[actor.n_drafts]);
+  const int result = busq_peer_reserve(actor.peer, how, 0, 0, &actor.drafts[actor.n_drafts]);
   actor.n_drafts += result == BUSQ_OK;
   return result;
 }
 
-static int verb_reserve(const char *rest)
-{
-  (void)rest;
-  return actor_reserves(16);
-}
-
-static int verb_reserve_large(const char *rest)
-{
-  (void)rest;
-  return actor_reserves(STAGE_LARGE_BYTES);
-}
-
-static int verb_dispatch(const char *rest)
+VERB(dispatch)
 {
   if (!actor.n_drafts)
     return BUSQ_EMPTY;
@@ -312,28 +236,27 @@ static int verb_dispatch(const char *rest)
   return result;
 }
 
-static int verb_scrap(const char *rest)
+VERB(scrap)
 {
-  (void)rest;
   if (!actor.n_drafts)
     return BUSQ_EMPTY;
   busq_peer_discard(actor.peer, &actor.drafts[--actor.n_drafts]);
   return BUSQ_OK;
 }
 
-static int verb_push(const char *rest)
+VERB(push)
 {
   actor.bytes = actor.id = 0;
   return actor_sends(rest, actor.box->fate == FATE_STOP ? actor.box->patience_ns / 8 : actor.box->patience_ns);
 }
 
-static int verb_press(const char *rest)
+VERB(press)
 {
   actor.bytes = actor.id = 0;
   return actor_sends(rest, PRESS_NS);
 }
 
-static int verb_probe(const char *rest)
+VERB(probe)
 {
   char word[16];
   CHECK(word_next(&rest, word, sizeof word));
@@ -342,31 +265,13 @@ static int verb_probe(const char *rest)
   return actor_sends(rest, actor.box->patience_ns);
 }
 
-static int until_full(int (*verb)(const char *rest), const char *rest)
+VERB(fill)
 {
   int result;
   do
-    result = verb(rest);
+    result = verb_send(rest, how);
   while (result == BUSQ_OK);
   return result == BUSQ_FULL ? BUSQ_OK : result;
-}
-
-/* Until there is no memory. */
-static int verb_glut(const char *rest)
-{
-  return until_full(verb_large, rest);
-}
-
-/* Sends with smaller messages. */
-static int verb_stuff(const char *rest)
-{
-  return until_full(verb_middle, rest);
-}
-
-/* Until there is no room. */
-static int verb_fill(const char *rest)
-{
-  return until_full(verb_send, rest);
 }
 
 /* Compares a payload, behind which a request may stand. */
@@ -406,10 +311,9 @@ static int actor_receives(busq_message *message, int64_t timeout_ns)
   }
 }
 
-static int verb_hold(const char *rest)
+VERB(hold)
 {
   busq_message *message = &actor.held[actor.n_held];
-  (void)rest;
   const int result = actor_receives(message, 0);
   if (result == BUSQ_OK) {
     actor_has_heard(message);
@@ -419,17 +323,30 @@ static int verb_hold(const char *rest)
   return result;
 }
 
-static int verb_offer(const char *rest)
+/* A message, if there is one; as recv() in Python does it, look, perhaps copy, and only then take. */
+static int actor_takes(busq_message *message, uint32_t mode)
 {
-  busq_message *message = &actor.held[actor.n_held];
-  (void)rest;
+  static unsigned char bytes[STAGE_HUGE_BYTES];
   int result = busq_peer_receive_begin(actor.peer);
   if (result != BUSQ_OK)
     return result;
   result = busq_peer_receive_peek(actor.peer, message);
-  if (result == BUSQ_OK)
-    busq_peer_receive_take(actor.peer, BUSQ_TAKE_OFFERED);
+  if (result == BUSQ_OK && mode == BUSQ_TAKE_COPIED) {
+    message->size_bytes = message->size_bytes < sizeof bytes ? message->size_bytes : sizeof bytes;
+    message->data = memcpy(bytes, message->data, message->size_bytes);
+  }
+  if (result == BUSQ_OK) {
+    actor.box->is_taking = mode != BUSQ_TAKE_OFFERED;
+    busq_peer_receive_take(actor.peer, mode);
+  }
   busq_peer_receive_end(actor.peer);
+  return result;
+}
+
+VERB(offer)
+{
+  busq_message *message = &actor.held[actor.n_held];
+  const int result = actor_takes(message, BUSQ_TAKE_OFFERED);
   if (result != BUSQ_OK)
     return result;
   actor_has_heard(message);
@@ -440,7 +357,7 @@ static int verb_offer(const char *rest)
   return BUSQ_OK;
 }
 
-static int verb_ack(const char *rest)
+VERB(ack)
 {
   char word[16];
   const uint32_t index = word_next(&rest, word, sizeof word) ? (uint32_t)atoi(word) : 0;
@@ -456,7 +373,7 @@ static int verb_ack(const char *rest)
   return result;
 }
 
-static int verb_drop(const char *rest)
+VERB(drop)
 {
   char word[16];
   const uint32_t index = word_next(&rest, word, sizeof word) ? (uint32_t)atoi(word) : 0;
@@ -469,37 +386,27 @@ static int verb_drop(const char *rest)
 }
 
 /* Takes one, and gives it back before any process has seen it. */
-static int verb_undo(const char *rest)
+VERB(undo)
 {
   busq_message message;
-  (void)rest;
-  int result = busq_peer_receive_begin(actor.peer);
-  if (result != BUSQ_OK)
-    return result;
-  result = busq_peer_receive_peek(actor.peer, &message);
-  if (result == BUSQ_OK) {
-    actor.box->is_taking = true;
-    busq_peer_receive_take(actor.peer, BUSQ_TAKE_PINNED);
-  }
-  busq_peer_receive_end(actor.peer);
+  int result = actor_takes(&message, BUSQ_TAKE_PINNED);
   if (result == BUSQ_OK)
     result = busq_peer_give_back(actor.peer, BUSQ_TAKE_PINNED, &message);
   actor.box->is_taking = false;
   return result;
 }
 
-static int verb_take(const char *rest)
+VERB(take)
 {
-  const int result = verb_hold(rest);
+  const int result = verb_hold(rest, how);
   if (result == BUSQ_OK)
     busq_peer_release(actor.peer, &actor.held[--actor.n_held]);
   return result;
 }
 
-static int verb_wait(const char *rest)
+VERB(wait)
 {
   busq_message *message = &actor.held[actor.n_held];
-  (void)rest;
   const int result = actor_receives(message, WAIT_NS);
   if (result == BUSQ_OK) {
     actor_has_heard(message);
@@ -508,50 +415,35 @@ static int verb_wait(const char *rest)
   return result;
 }
 
-/* As recv() in Python does it: look, copy, and only then take. */
-static int verb_copy(const char *rest)
+VERB(copy)
 {
-  static unsigned char bytes[STAGE_HUGE_BYTES];
   busq_message message;
-  (void)rest;
-  int result = busq_peer_receive_begin(actor.peer);
-  if (result != BUSQ_OK)
-    return result;
-  result = busq_peer_receive_peek(actor.peer, &message);
-  if (result == BUSQ_OK) {
-    message.size_bytes = message.size_bytes < sizeof bytes ? message.size_bytes : sizeof bytes;
-    memcpy(bytes, message.data, message.size_bytes);
-    message.data = bytes;
-    actor.box->is_taking = true;
-    busq_peer_receive_take(actor.peer, BUSQ_TAKE_COPIED);
-  }
-  busq_peer_receive_end(actor.peer);
+  const int result = actor_takes(&message, BUSQ_TAKE_COPIED);
   if (result == BUSQ_OK)
     actor_has_heard(&message);
   return result;
 }
 
 /* Whatever is there. */
-static int verb_poll(const char *rest)
+VERB(poll)
 {
   ledger_add((crash_event){.kind = EVENT_LISTENS, .begin_ns = busq_time_now_ns(), .end_ns = busq_time_now_ns()});
-  while (verb_take(rest) == BUSQ_OK)
+  while (verb_take(rest, how) == BUSQ_OK)
     ;
   return BUSQ_OK;
 }
 
 /* ---- requests ---- */
 
-static int verb_asker(const char *rest)
+VERB(asker)
 {
-  (void)rest;
   const int result = busq_peer_join_replies(actor.peer, &actor.replies);
   if (result == BUSQ_OK)
     busq_peer_set_spin(actor.replies, 0, 0);
   return result;
 }
 
-static int verb_ask(const char *rest)
+VERB(ask)
 {
   if (!actor.replies)
     return BUSQ_EMPTY;
@@ -563,11 +455,10 @@ static int verb_ask(const char *rest)
 }
 
 /* Takes a message and replies to it: with its own number, from which the asker sees that it is the right one. */
-static int verb_reply(const char *rest)
+VERB(reply)
 {
   unsigned char bytes[16];
   busq_message message;
-  (void)rest;
   int result = actor_receives(&message, 0);
   if (result != BUSQ_OK)
     return result;
@@ -614,10 +505,9 @@ static int actor_takes_last_words(void)
   return actor.awaits ? BUSQ_PEER_DEAD : BUSQ_OK;
 }
 
-static int verb_answer(const char *rest)
+VERB(answer)
 {
   const uint64_t end_ns = busq_time_now_ns() + (uint64_t)actor.box->patience_ns;
-  (void)rest;
   while (actor.awaits) {
     const int result = actor_takes_reply(SLICE_NS);
     if (result != BUSQ_OK && result != BUSQ_EMPTY && result != BUSQ_INTERRUPTED)
@@ -633,9 +523,8 @@ static int verb_answer(const char *rest)
 }
 
 /* Waits for none any more. */
-static int verb_giveup(const char *rest)
+VERB(giveup)
 {
-  (void)rest;
   if (!actor.replies)
     return BUSQ_EMPTY;
   actor.awaits = false;
@@ -646,7 +535,7 @@ static int verb_giveup(const char *rest)
 }
 
 /* Until a given message has come. */
-static int verb_hear(const char *rest)
+VERB(hear)
 {
   char word[16];
   CHECK(word_next(&rest, word, sizeof word));
@@ -666,7 +555,7 @@ static int verb_hear(const char *rest)
 }
 
 /* Receives, waiting by file descriptor. */
-static int verb_watch(const char *rest)
+VERB(watch)
 {
   char word[16];
   CHECK(word_next(&rest, word, sizeof word));
@@ -679,7 +568,7 @@ static int verb_watch(const char *rest)
     const int64_t left_ns = left_until(begin_ns + (uint64_t)actor.box->patience_ns);
     if (!left_ns || poll(&watched, 1, (int)(left_ns / 1000000) + 1) < 0)
       return BUSQ_EMPTY;
-    while ((result = verb_take(rest)) == BUSQ_OK)
+    while ((result = verb_take(rest, how)) == BUSQ_OK)
       if (actor.box->events[actor.box->n_events - 1].message == last)
         return BUSQ_OK;
     result = result == BUSQ_EMPTY ? BUSQ_OK : result;
@@ -700,11 +589,10 @@ static int actor_counts_what_is_left(uint64_t *countp)
 }
 
 /* Nothing more may come, and nothing may be left that blocks. */
-static int verb_settle(const char *rest)
+VERB(settle)
 {
   const uint64_t end_ns = busq_time_now_ns() + (uint64_t)actor.box->patience_ns;
   uint64_t n_left;
-  (void)rest;
   do {
     busq_message message;
     const int result = actor_receives(&message, 1000000);
@@ -720,7 +608,7 @@ static int verb_settle(const char *rest)
   return n_left ? BUSQ_FULL : BUSQ_OK;
 }
 
-static int verb_lookup(const char *rest)
+VERB(lookup)
 {
   char name[16];
   uint64_t target;
@@ -728,33 +616,29 @@ static int verb_lookup(const char *rest)
   return busq_peer_lookup(actor.peer, name, strlen(name), &target);
 }
 
-static int verb_fileno(const char *rest)
+VERB(fileno)
 {
   int fd;
-  (void)rest;
   return busq_peer_fileno(actor.peer, &fd);
 }
 
-static int verb_unlink(const char *rest)
+VERB(unlink)
 {
-  (void)rest;
   return busq_bus_unlink(stage->directory, "bus");
 }
 
-static int verb_gc(const char *rest)
+VERB(gc)
 {
   uint64_t dropped;
-  (void)rest;
   return busq_bus_collect(actor.bus, &dropped);
 }
 
 /* Every slot of the bus can be had. */
-static int verb_crowd(const char *rest)
+VERB(crowd)
 {
   busq_peer *peers[STAGE_PEERS];
   uint32_t count = 0;
   int result = BUSQ_OK;
-  (void)rest;
   for (; count < STAGE_PEERS && result == BUSQ_OK; count++) {
     const char name[] = {'n', (char)('0' + count), '\0'};
     result = busq_peer_join(actor.bus, name, 2, &peers[count]);
@@ -767,59 +651,60 @@ static int verb_crowd(const char *rest)
 static const struct {
   const char *name;
   verb_body body;
+  uint32_t how;
   bool waits; /* for as long as its script gives it: what counts is when its messages come */
 } verbs[] = {
-    {"open", verb_open, false},        /* the bus, for oneself */
-    {"part", verb_part, false},        /* from the bus */
-    {"join", verb_join, false},        /* under one's own name */
-    {"durable", verb_durable, false},  /* the same, durable */
-    {"resume", verb_resume, false},    /* takes over from the last of that name */
-    {"return", verb_return, false},    /* the same, durable */
-    {"share", verb_share, true},       /* under one's own name, beside others; waits for the one that makes the queue */
-    {"queue", verb_queue, true},       /* the same, durable, and resuming, as busq.Queue does it */
-    {"beside", verb_beside, false},    /* under a name that no other one has */
-    {"remove", verb_remove, false},    /* NAME: what it has left */
-    {"leave", verb_leave, false},      /* close the peer, whatever it holds */
-    {"unlink", verb_unlink, false},    /* the bus */
-    {"crowd", verb_crowd, false},      /* joins as often as there are slots, and leaves again */
-    {"gc", verb_gc, false},            /* puts in order what the dead have left */
+    {"open", verb_open, 0, false},              /* the bus, for oneself */
+    {"part", verb_part, 0, false},              /* from the bus */
+    {"join", verb_join, 0, false},              /* under one's own name */
+    {"durable", verb_join, BUSQ_JOIN_DURABLE, false}, /* the same, durable */
+    {"resume", verb_join, BUSQ_JOIN_RESUME, false}, /* takes over from the last of that name */
+    {"return", verb_join, BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE, false}, /* the same, durable */
+    {"share", verb_join, BUSQ_JOIN_SHARED, true}, /* beside others; waits for the one that makes the queue */
+    {"queue", verb_join, BUSQ_JOIN_SHARED | BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME, true}, /* as busq.Queue does it */
+    {"beside", verb_beside, 0, false},          /* under a name that no other one has */
+    {"remove", verb_remove, 0, false},          /* NAME: what it has left */
+    {"leave", verb_leave, 0, false},            /* close the peer, whatever it holds */
+    {"unlink", verb_unlink, 0, false},          /* the bus */
+    {"crowd", verb_crowd, 0, false},            /* joins as often as there are slots, and leaves again */
+    {"gc", verb_gc, 0, false},                  /* puts in order what the dead have left */
     /* On the bus: */
-    {"stale", verb_stale, false},      /* from now on every proposal is lost */
-    {"fresh", verb_fresh, false},      /* and from now on not */
-    {"meet", verb_meet, false},        /* NAME...: looks them up once and for all */
-    {"send", verb_send, false},        /* NAME...: a small message, if there is room */
-    {"middle", verb_middle, false},    /* NAME...: one of which two go into an extent */
-    {"large", verb_large, false},      /* NAME...: one of several extents */
-    {"huge", verb_huge, false},        /* NAME...: one that the arena can't hold */
-    {"push", verb_push, true},         /* NAME...: a small message; waits for room */
-    {"press", verb_press, true},       /* NAME...: the same, but not for long */
-    {"probe", verb_probe, true},       /* NUMBER NAME...: the same, with a number that others know */
-    {"fill", verb_fill, true},         /* NAME...: small messages until there is no more room */
-    {"glut", verb_glut, true},         /* NAME...: large messages until there is no more memory */
-    {"stuff", verb_stuff, true},       /* NAME...: the same with smaller ones */
-    {"reserve", verb_reserve, false},  /* a small draft */
-    {"roomy", verb_reserve_large, false}, /* one of several extents */
-    {"dispatch", verb_dispatch, false}, /* NAME...: the draft reserved last */
-    {"scrap", verb_scrap, false},      /* gives that one back */
-    {"hold", verb_hold, false},        /* takes a message, if there is one, and keeps looking at it */
-    {"drop", verb_drop, false},        /* INDEX: releases one of those held */
-    {"offer", verb_offer, false},      /* takes a message, if there is one, that is to be acknowledged */
-    {"ack", verb_ack, false},          /* INDEX: acknowledges one of those held */
-    {"take", verb_take, false},        /* takes a message, if there is one, and releases it */
-    {"wait", verb_wait, true},         /* the same, and waits for it */
-    {"copy", verb_copy, false},        /* the same by way of a copy */
-    {"undo", verb_undo, false},        /* takes a message, if there is one, and gives it back */
-    {"poll", verb_poll, false},        /* takes all there is */
-    {"asker", verb_asker, false},      /* is going to ask: joins a second time, for the replies */
-    {"ask", verb_ask, false},          /* NAME: sends a request, if there is room */
-    {"reply", verb_reply, false},      /* takes a message, if there is one, and replies to it if it was asked */
-    {"answer", verb_answer, true},     /* waits for the reply, until the one asked is dead */
-    {"giveup", verb_giveup, false},    /* waits for it no more */
-    {"hear", verb_hear, true},         /* NUMBER: takes messages until that one has come */
-    {"watch", verb_watch, true},       /* NUMBER: the same, by way of a file descriptor */
-    {"settle", verb_settle, true},     /* takes what is left, until nothing is, and nothing blocks */
-    {"lookup", verb_lookup, false},    /* NAME */
-    {"fileno", verb_fileno, false},    /* is waited for by file descriptor */
+    {"stale", verb_propose, true, false},       /* from now on every proposal is lost */
+    {"fresh", verb_propose, false, false},      /* and from now on not */
+    {"meet", verb_meet, 0, false},              /* NAME...: looks them up once and for all */
+    {"send", verb_send, STAGE_SMALL_BYTES, false}, /* NAME...: a small message, if there is room */
+    {"middle", verb_send, STAGE_MIDDLE_BYTES, false}, /* NAME...: one of which two go into an extent */
+    {"large", verb_send, STAGE_LARGE_BYTES, false}, /* NAME...: one of several extents */
+    {"huge", verb_send, STAGE_HUGE_BYTES, false}, /* NAME...: one that the arena can't hold */
+    {"push", verb_push, 0, true},               /* NAME...: a small message; waits for room */
+    {"press", verb_press, 0, true},             /* NAME...: the same, but not for long */
+    {"probe", verb_probe, 0, true},             /* NUMBER NAME...: the same, with a number that others know */
+    {"fill", verb_fill, STAGE_SMALL_BYTES, true}, /* NAME...: small messages until there is no more room */
+    {"glut", verb_fill, STAGE_LARGE_BYTES, true}, /* NAME...: large messages until there is no more memory */
+    {"stuff", verb_fill, STAGE_MIDDLE_BYTES, true}, /* NAME...: the same with smaller ones */
+    {"reserve", verb_reserve, STAGE_SMALL_BYTES, false}, /* a small draft */
+    {"roomy", verb_reserve, STAGE_LARGE_BYTES, false}, /* one of several extents */
+    {"dispatch", verb_dispatch, 0, false},      /* NAME...: the draft reserved last */
+    {"scrap", verb_scrap, 0, false},            /* gives that one back */
+    {"hold", verb_hold, 0, false},              /* takes a message, if there is one, and keeps looking at it */
+    {"drop", verb_drop, 0, false},              /* INDEX: releases one of those held */
+    {"offer", verb_offer, 0, false},            /* takes a message, if there is one, that is to be acknowledged */
+    {"ack", verb_ack, 0, false},                /* INDEX: acknowledges one of those held */
+    {"take", verb_take, 0, false},              /* takes a message, if there is one, and releases it */
+    {"wait", verb_wait, 0, true},               /* the same, and waits for it */
+    {"copy", verb_copy, 0, false},              /* the same by way of a copy */
+    {"undo", verb_undo, 0, false},              /* takes a message, if there is one, and gives it back */
+    {"poll", verb_poll, 0, false},              /* takes all there is */
+    {"asker", verb_asker, 0, false},            /* is going to ask: joins a second time, for the replies */
+    {"ask", verb_ask, 0, false},                /* NAME: sends a request, if there is room */
+    {"reply", verb_reply, 0, false},            /* takes a message, if there is one, and replies to it if it was asked */
+    {"answer", verb_answer, 0, true},           /* waits for the reply, until the one asked is dead */
+    {"giveup", verb_giveup, 0, false},          /* waits for it no more */
+    {"hear", verb_hear, 0, true},               /* NUMBER: takes messages until that one has come */
+    {"watch", verb_watch, 0, true},             /* NUMBER: the same, by way of a file descriptor */
+    {"settle", verb_settle, 0, true},           /* takes what is left, until nothing is, and nothing blocks */
+    {"lookup", verb_lookup, 0, false},          /* NAME */
+    {"fileno", verb_fileno, 0, false},          /* is waited for by file descriptor */
 };
 
 #define FIRST_VERB_OF_PEERS 14u
@@ -833,7 +718,7 @@ static int actor_follows_sentence(const char *sentence)
       continue;
     crash_event event = {.kind = EVENT_CALL, .verb = verbs[i].name, .begin_ns = busq_time_now_ns()};
     const bool needs_peer = i >= FIRST_VERB_OF_PEERS;
-    event.result = needs_peer && !actor.peer ? (uint8_t)BUSQ_CLOSED : (uint8_t)verbs[i].body(sentence);
+    event.result = needs_peer && !actor.peer ? (uint8_t)BUSQ_CLOSED : (uint8_t)verbs[i].body(sentence, verbs[i].how);
     event.end_ns = busq_time_now_ns();
     if (!verbs[i].waits)
       ledger_add(event);

@@ -53,6 +53,7 @@ static const char *const role_titles[ROLES] = {"victim", "bob", "carol", "dan", 
 #define STAGE_PEERS 8u
 #define STAGE_CAPACITY 8u
 #define STAGE_ARENA_BYTES (UINT64_C(32) << 10)
+#define STAGE_SMALL_BYTES 16u
 #define STAGE_LARGE_BYTES 9000u  /* three extents */
 #define STAGE_HUGE_BYTES 40000u  /* more than the arena, on a bus that takes those */
 #define STAGE_MIDDLE_BYTES 1800u /* two to an extent */
