@@ -107,6 +107,8 @@ def _run(found: Explained) -> Iterator[Any]:
         yield Text(f"not used: {listed([printable(name) for name in found.unused])}")
     if found.words:
         yield Text(f"words: {'; '.join(_words(found.words))}")
+    for text, how in found.times.items():
+        yield Text(f"times: {printable(text)} counts {how}")
     if found.rows:
         yield _rows(found)
     yield from map(_remark, found.findings)

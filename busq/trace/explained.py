@@ -10,21 +10,25 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 
 from busq.trace.dataset import RUNS_BY, WAYS, hive_keys
 from busq.trace.errors import TraceError
-from busq.trace.field_names import FIELDS, Fields
+from busq.trace.field_names import FIELDS, Fields, counts_nanoseconds, is_nan
 from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
 from busq.trace.message_column import is_own
 from busq.trace.reader import read
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
+from busq.trace.time_units import EXCEL, SECOND, floor_of, how_days, unit_of
+from busq.trace.values import is_whole
 
 __all__ = ["Explained", "explained", "toml_of"]
 
 _FILES_MAX = 16
+_TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _ROWS_MAX = 1000  # of a file, in which words are looked for
 _COUNTED = {"sends": Kind.SEND, "deliveries": Kind.DELIVER, "repetitions": Kind.REDELIVER}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -36,7 +40,8 @@ class Explained:
 
     `fields` has the column or the expression of each field that was found; `unused` are the other columns, and
     `missing` has the nearest of them for each field that events need and that was not found, or ""; `words` what each
-    word in the place of a kind means, as "send", or "" for nothing known; `counts` numbers of events; `rows` a few
+    word in the place of a kind means, as "send", or "" for nothing known; `times` what the values of each column of
+    times count, and why; `counts` numbers of events; `rows` a few
     events as they were read.
     """
 
@@ -48,6 +53,7 @@ class Explained:
     unused: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
+    times: dict[str, str] = field(default_factory=dict)
     is_rows_of_messages: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -102,6 +108,10 @@ def _tell_fields(source: Source, found: Explained) -> None:
     fields = Fields(source.options)
     names = list(dict.fromkeys(name for record in raw for name in record))
     there = {name: each.text for name, each in fields.expressions(names).items()}
+    for name, each in fields.expressions(names).items():
+        values = [each.value(record) for record in raw] if name in _TIMES else []
+        if how := _counted(each.text, values, are_messages=fields.are_messages(there)):
+            found.times[each.text] = how
     used = {root for each in fields.expressions(names).values() for root in each.roots(names)}
     for outer, inner in ((name, value) for record in raw for name, value in record.items() if isinstance(value, dict)):
         for name, key in fields.plan(inner).items():
@@ -138,6 +148,34 @@ def _meanings(values: Sequence[Any], fields: Fields) -> dict[str, str]:
     words = dict.fromkeys(str(value) for value in values if value not in (None, ""))
     kinds = {word: fields.kind_of(word) for word in words}
     return {word: "" if kind is None else kind.name.lower() for word, kind in kinds.items()}
+
+
+def _counted(called: str, values: Sequence[Any], *, are_messages: bool) -> str:
+    """Return what times count, and why it is thought so; "" without any.
+
+    >>> _counted("ts", [1_700_000_000, 1_700_000_009], are_messages=False)
+    'seconds since 1970, by their size'
+    >>> _counted("ts", ["7.5"], are_messages=False), _counted("sent_ns", [7], are_messages=False)
+    ('seconds, as fractions do', 'nanoseconds, by the name of the column')
+    """
+    its = [value for value in values if value not in (None, "") and not is_nan(value)]
+    if not its:
+        return ""
+    if counts_nanoseconds(called):
+        return "nanoseconds, by the name of the column"
+    if all(map(is_whole, its)):
+        sizes = [abs(int(value)) for value in its]
+        unit = unit_of(max(sizes), SECOND if are_messages else 1, min(filter(None, sizes), default=0))
+        if floor_of(max(sizes), min(filter(None, sizes), default=0)):
+            return f"{unit.words}{' since 1970' if unit.is_usual else ''}, by their size"
+        return f"{unit.words}, as they are too small for times since 1970"
+    try:
+        numbers = np.array(its, np.float64)
+    except (TypeError, ValueError):
+        return ""  # dates, as they stand there
+    if all(how_days(numbers)):
+        return f"{EXCEL}, as all are whole milliseconds of this century"
+    return "seconds, as fractions do"
 
 
 # ---- rows ----

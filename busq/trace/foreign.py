@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from busq.trace.name_lists import bare, told_apart
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
+from busq.trace.time_units import EXCEL, SECOND, how_days, reported, unit_of
 from busq.trace.typed_columns import (
     Counts,
     destinations_of,
@@ -44,7 +45,7 @@ from busq.trace.typed_columns import (
     text_of,
     times_of,
 )
-from busq.trace.values import SECOND, Bad
+from busq.trace.values import Bad
 
 __all__ = [
     "ENCRYPTED",
@@ -52,6 +53,7 @@ __all__ = [
     "are_enough",
     "check_columns",
     "column_in",
+    "counted_otherwise",
     "damaged",
     "known_in",
     "parquet_file",
@@ -169,10 +171,12 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 
 def _rows(source: Source, findings: list[Finding]) -> _Rows:
     fields = Fields(source.options)
-    ends = _ends(source, fields)
+    counts = _counts(source, fields)
+    if words := counted_otherwise(counts):
+        findings.append(reported(source.paths[0], words))
     tables, files, lines = list[pa.Table](), list[Any](), list[Any]()
     shapes = set[bool]()
-    read_one = partial(_read_file, fields=fields, source=source, ends=ends)
+    read_one = partial(_read_file, fields=fields, source=source, counts=counts)
     for number, found in enumerate(side_by_side(read_one, source.paths)):
         if isinstance(found, Finding):
             findings.append(found)
@@ -200,13 +204,11 @@ def _rows(source: Source, findings: list[Finding]) -> _Rows:
     return _Rows(columns, np.concatenate(files), np.concatenate(lines), are_messages)
 
 
-def _read_file(
-    path: str, fields: Fields, source: Source, ends: Mapping[str, tuple[int, int]]
-) -> tuple[pa.Table, Any, bool] | Finding:
+def _read_file(path: str, fields: Fields, source: Source, counts: Counts) -> tuple[pa.Table, Any, bool] | Finding:
     """Return the fields of a file, as `_of_file` does, or why it cannot be read."""
     try:
         with parquet_file(path) as file:
-            return _of_file(path, file, fields, source, ends)
+            return _of_file(path, file, fields, source, counts)
     except TraceError:
         raise
     except BROKEN as error:
@@ -249,16 +251,16 @@ def _recast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pc.cast(table[name], kind))
 
 
-def _ends(source: Source, fields: Fields) -> dict[str, tuple[int, int]]:
-    """Return the least and greatest whole numbers that count times, by column: the unit is that of a run, not of a
-    file."""
+def _counts(source: Source, fields: Fields) -> Counts:
+    """Return what numbers of a run count as times, by column: the unit is that of a run, not of a file."""
     ends: dict[str, tuple[int, int]] = {}
+    days: dict[str, tuple[bool, bool]] = {}  # as of `how_days`
     for path in source.paths:
         try:
             with parquet_file(path) as file:
                 schema = file.schema_arrow
                 there = fields.expressions([*schema.names, *hive_keys(path)])
-                columns = set(_whole_times(there, schema))
+                columns = set(_times_in_numbers(there, schema))
                 if not columns:
                     continue
                 run = there["run"].roots(schema.names) if "run" in there else []
@@ -266,18 +268,34 @@ def _ends(source: Source, fields: Fields) -> dict[str, tuple[int, int]]:
         except BROKEN:
             continue  # reading the run reports it
         for name in columns:
-            ends[name] = ends_of_both(ends_of(plain_of(table[name])), ends.get(name, (0, 0)))
-    return ends
+            column = plain_of(table[name])
+            if pa.types.is_integer(column.type):
+                ends[name] = ends_of_both(ends_of(column), ends.get(name, (0, 0)))
+                continue
+            may_be, are = how_days(column.cast(pa.float64()).drop_null().to_numpy())
+            before = days.get(name, (True, False))
+            days[name] = before[0] and may_be, before[1] or are
+    return Counts(1, ends, frozenset(name for name, both in days.items() if all(both) and name not in ends))
 
 
-def _whole_times(there: Mapping[str, Expression], schema: pa.Schema) -> Iterator[str]:
-    """Give the columns of whole numbers that count times in a unit that their size shows."""
+def counted_otherwise(counts: Counts) -> str:
+    """Return what numbers of a run count, "" if it is the time since 1970.
+
+    >>> counted_otherwise(Counts(1, {}, {"ts"})), counted_otherwise(Counts(1, {"ts": (1, 2)}))
+    ('days of Excel, which counts from the end of 1899', '')
+    """
+    units = (unit_of(greatest, counts.small, least) for least, greatest in counts.ends.values())
+    return EXCEL if counts.days else next((unit.words for unit in units if not unit.is_usual), "")
+
+
+def _times_in_numbers(there: Mapping[str, Expression], schema: pa.Schema) -> Iterator[str]:
+    """Give the columns of numbers that count times in a unit that they show."""
     for name, expression in there.items():
         for each in expression.choices if expression.kind == "choice" else [expression]:
             if name in _TIMES and each.text in schema.names and not counts_nanoseconds(each.text):
                 kind = schema.field(each.text).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-                if pa.types.is_integer(kind):
+                if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
                     yield each.text
 
 
@@ -290,7 +308,7 @@ def _of_run(table: pa.Table, there: Mapping[str, Expression], source: Source) ->
 
 
 def _of_file(
-    path: str, file: pq.ParquetFile, fields: Fields, source: Source, ends: Mapping[str, tuple[int, int]]
+    path: str, file: pq.ParquetFile, fields: Fields, source: Source, counts: Counts
 ) -> tuple[pa.Table, Any, bool]:
     """Read the fields of a file, with the types that they need, and the numbers of its rows."""
     names = file.schema_arrow.names
@@ -301,8 +319,7 @@ def _of_file(
     table = _of_run(numbered, there, source)
     line, table = table[_LINE].combine_chunks(), table.drop_columns([_LINE])
     are_messages = fields.are_messages(there)
-    small = SECOND if are_messages else 1
-    counts = Counts(small, ends)
+    counts = replace(counts, small=SECOND if are_messages else 1)
     columns = {name: _typed(name, each, table, fields, path, counts) for name, each in there.items() if name in _READ}
     if "kind" in columns and pc.any(pc.equal(columns["kind"], UNKNOWN_KIND)).as_py():
         words = pc.if_else(pc.equal(columns["kind"], UNKNOWN_KIND), text_of(there["kind"].column(table)), None)

@@ -28,7 +28,8 @@ from busq.trace.name_lists import bare, destinations_in, is_marked, told_apart
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
-from busq.trace.values import SECOND, Bad, clock_of, floor_of, is_whole, name_of, names_in, nanoseconds, unit_of, whole
+from busq.trace.time_units import DAYS, EXCEL, SECOND, floor_of, how_days, nanoseconds_of_days, reported, unit_of
+from busq.trace.values import Bad, clock_of, is_whole, name_of, names_in, nanoseconds, whole
 
 __all__ = [
     "BLOCK",
@@ -39,6 +40,7 @@ __all__ = [
     "Record",
     "block_of",
     "build",
+    "fraction",
     "kind_in",
     "records_of",
     "sample",
@@ -47,8 +49,10 @@ __all__ = [
 _OF_MESSAGES = frozenset({Kind.SEND, Kind.DELIVER, Kind.REDELIVER})
 _NUMBERS = ("time_ns", "commit_ns", "end_ns", "stamp")
 
-# How a time counts: nanoseconds, or a unit that the greatest of the run shows; small ones nanoseconds, or seconds.
-NANOSECONDS, BY_SIZE, BY_SIZE_OR_SECONDS = range(3)
+# How a time counts: nanoseconds, or a unit that the greatest of the run shows; small ones nanoseconds, or seconds; or
+# 10^-12 of what are days of Excel, if all of the run may be, and else seconds.
+NANOSECONDS, BY_SIZE, BY_SIZE_OR_SECONDS, DAYS_OR_SECONDS = range(4)
+_PARTS = 10**12
 
 _TEXTS = ("process", "message", "sender", "label", "run", "unknown", "nameless")
 BLOCK = pa.schema(
@@ -175,10 +179,25 @@ def _run_of(values: Mapping[str, Any]) -> str:
 
 def _time(value: Any, called: str, counts: int) -> dict[str, int]:
     """Return a time, and how it counts: whole numbers do as others of the run show, unless their name has the unit."""
-    if counts_nanoseconds(called) or not is_whole(value):
-        time = nanoseconds(value, called)
-        return {} if time is None else {"time_ns": time}
-    return {"time_ns": int(value), "counts": counts}
+    if not counts_nanoseconds(called) and is_whole(value):
+        return {"time_ns": int(value), "counts": counts}
+    time, how = fraction(value, called)
+    return {} if time is None else {"time_ns": time, "counts": how}
+
+
+def fraction(value: Any, called: str) -> tuple[int | None, int]:
+    """Return a time that is no whole number, and how it counts.
+
+    >>> fraction("45000.5", "ts") == (45000_500_000_000_000, DAYS_OR_SECONDS), fraction(7.5, "ts")
+    (True, (7500000000, 0))
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if DAYS[0] <= number < DAYS[1] and not counts_nanoseconds(called):
+        return round(number * _PARTS), DAYS_OR_SECONDS
+    return nanoseconds(value, called), NANOSECONDS
 
 
 def kind_in(values: Iterable[Any], fields: Fields) -> tuple[Kind, str]:
@@ -298,6 +317,9 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     file, clocks = file[rows_of], [clocks[row] for row in rows_of]
     has_clocks = any(block.clocks for block, _ in blocks)
     findings += unknown_kinds(source, table, file, table["line"].to_numpy(), has_clocks=has_clocks)
+    times, unit = _in_nanoseconds(table["time_ns"].combine_chunks(), table["counts"].combine_chunks())
+    findings += [reported(source.paths[0], unit)] if unit else []
+    table = table.set_column(table.column_names.index("time_ns"), "time_ns", times)
     events = _events(table, file, clocks if has_clocks else None)
     bad: list[Finding] = []
     has_deliveries = pc.any(pc.is_in(table["kind"], pa.array([int(Kind.DELIVER), int(Kind.REDELIVER)], pa.int8())))
@@ -331,7 +353,6 @@ def _with_names_apart(table: pa.Table) -> tuple[pa.Table, Any]:
 def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:
     names = ("process", "kind", "message", "destinations", "sender", "position", *_NUMBERS, "label")
     columns = {name: table[name].combine_chunks() for name in names}
-    columns["time_ns"] = _in_nanoseconds(columns["time_ns"], table["counts"].combine_chunks())
     nameless = table["nameless"].drop_null().value_counts().to_pylist()
     return Events(
         columns=columns,
@@ -345,19 +366,34 @@ def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:
     )
 
 
-def _in_nanoseconds(times: Any, counts: Any) -> Any:
-    """Return times of a run in nanoseconds: its whole numbers count one unit, which their sizes show."""
+def _in_nanoseconds(times: Any, counts: Any) -> tuple[Any, str]:
+    """Return times of a run in nanoseconds, and what they count if it is not the time since 1970: whole numbers count
+    one unit, which their sizes show."""
+    words = ""
     for how, small in ((BY_SIZE, 1), (BY_SIZE_OR_SECONDS, SECOND)):
         its = pc.equal(counts, how)
         sizes = pc.abs(times.filter(its))
         greatest, least = pc.max(sizes).as_py(), pc.min(sizes.filter(pc.greater(sizes, 0))).as_py() or 0
-        if greatest is not None and floor_of(greatest, least):  # of other units, or none
+        if greatest is None:
+            continue
+        if floor_of(greatest, least):  # of other units, or none
             times = pc.if_else(pc.and_(its, pc.less(pc.abs(times), floor_of(greatest, least))), None, times)
-        if greatest is not None and (unit := unit_of(greatest, small, least)) != 1:
-            if greatest * unit >= 1 << 63:
-                raise TraceError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
-            times = pc.if_else(its, pc.multiply_checked(pc.if_else(its, times, 0), unit), times)
-    return times
+        unit = unit_of(greatest, small, least)
+        if (greatest - unit.zero) * unit.factor >= 1 << 63:
+            raise TraceError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
+        if unit.factor != 1:
+            since = pc.subtract(pc.if_else(its, times, unit.zero), unit.zero)
+            times = pc.if_else(its, pc.multiply_checked(since, unit.factor), times)
+        words = words if unit.is_usual else unit.words
+    its = pc.equal(counts, DAYS_OR_SECONDS)
+    if not pc.any(its).as_py():
+        return times, words
+    parts = times.filter(its)
+    days = parts.to_numpy(zero_copy_only=False) / _PARTS
+    if all(how_days(days)) and len(parts) == len(times) - times.null_count:
+        return pc.replace_with_mask(times, its, pa.array(nanoseconds_of_days(days))), EXCEL
+    nanoseconds_ = np.rint(parts.to_numpy(zero_copy_only=False) / 1000).astype(np.int64)
+    return pc.replace_with_mask(times, its, pa.array(nanoseconds_)), words
 
 
 def sample(parsed: Parsed) -> Sample | None:

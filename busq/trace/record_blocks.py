@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.name_lists import destinations_in
-from busq.trace.parsed_records import BLOCK, BY_SIZE, NANOSECONDS, Block, kind_in
+from busq.trace.parsed_records import BLOCK, BY_SIZE, NANOSECONDS, Block, fraction, kind_in
 from busq.trace.schema import Kind
 from busq.trace.text import TOLD
-from busq.trace.values import Bad, is_whole, nanoseconds
+from busq.trace.values import Bad, is_whole
 
 __all__ = ["block_in", "pieces", "text_of"]
 
@@ -146,9 +146,7 @@ def _times(column: Any, called: str) -> tuple[Any, Any]:
     if pa.types.is_floating(column.type):
         if how == NANOSECONDS:
             raise _OneByOne
-        words = pc.dictionary_encode(column)
-        times = pa.array([nanoseconds(value, called) for value in words.dictionary.to_pylist()], pa.int64())
-        return times.take(words.indices), pa.repeat(pa.scalar(NANOSECONDS, pa.int8()), len(column))
+        return _of_fractions(pc.dictionary_encode(column), called)
     try:
         return _whole(column), pa.repeat(pa.scalar(how, pa.int8()), len(column))
     except _OneByOne:
@@ -156,8 +154,15 @@ def _times(column: Any, called: str) -> tuple[Any, Any]:
     its = words.dictionary.to_pylist()
     if how == NANOSECONDS or any(map(is_whole, its)):
         raise _OneByOne
-    times = pa.array([nanoseconds(value, called) for value in its], pa.int64())
-    return times.take(words.indices), pa.repeat(pa.scalar(NANOSECONDS, pa.int8()), len(column))
+    return _of_fractions(words, called)
+
+
+def _of_fractions(words: Any, called: str) -> tuple[Any, Any]:
+    """Return times that are no whole numbers, of a column with a dictionary, and how they count."""
+    found = [fraction(value, called) for value in words.dictionary.to_pylist()]
+    times = pa.array([time for time, _ in found], pa.int64())
+    counts = pa.array([how for _, how in found], pa.int8())
+    return times.take(words.indices), pc.fill_null(counts.take(words.indices), NANOSECONDS)
 
 
 def _destinations(column: Any) -> Any:

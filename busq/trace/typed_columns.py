@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,8 @@ from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.name_lists import destinations_in
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.text import TOLD
-from busq.trace.values import SECOND, UNITS, floor_of, nanoseconds, unit_of
+from busq.trace.time_units import SECOND, UNITS, floor_of, nanoseconds_of_days, unit_of
+from busq.trace.values import nanoseconds
 
 __all__ = [
     "DIGITS",
@@ -35,11 +36,12 @@ DIGITS = 18  # of decimals that are numbers of 64 bits, whatever they are
 
 @dataclass(frozen=True)
 class Counts:
-    """What whole numbers count as times: `small` is the unit of those that are too small for times since 1970;
-    `ends`, by column, the least of the run, but for 0, and the greatest."""
+    """What numbers count as times: `small` is the unit of whole ones that are too small for times since 1970; `ends`,
+    by column, the least of the run, but for 0, and the greatest; `days` are columns of days of Excel."""
 
     small: int
     ends: Mapping[str, tuple[int, int]]
+    days: Container[str] = ()
 
 
 def ends_of(column: Any) -> tuple[int, int]:
@@ -172,13 +174,19 @@ def times_of(column: Any, called: str, counts: Counts) -> Any:
         least, greatest = counts.ends.get(called) or ends_of(whole)  # which may be no column
         if floor := floor_of(greatest, least):
             whole = pc.if_else(pc.less(pc.abs(whole), floor), pa.scalar(None, pa.int64()), whole)
-        return pc.multiply_checked(whole, unit_of(greatest, counts.small, least))
+        unit = unit_of(greatest, counts.small, least)
+        if (greatest - unit.zero) * unit.factor >= 1 << 63:
+            raise ValueError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
+        return pc.multiply_checked(pc.subtract_checked(whole, unit.zero), unit.factor)
     if pa.types.is_floating(kind):
         plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain).cast(pa.float64())
-        unit: Any = pa.scalar(float(SECOND))
-        for bound, factor in reversed(UNITS):
-            unit = pc.if_else(pc.greater_equal(pc.abs(plain), float(bound)), float(factor), unit)
-        return pc.cast(pc.round(pc.multiply(plain, unit)), pa.int64())
+        if called in counts.days:
+            days = nanoseconds_of_days(pc.fill_null(plain, 0.0).to_numpy())
+            return pa.array(days, mask=plain.is_null().to_numpy(zero_copy_only=False))
+        factor: Any = pa.scalar(float(SECOND))
+        for bound, its in reversed(UNITS):
+            factor = pc.if_else(pc.greater_equal(pc.abs(plain), float(bound)), float(its), factor)
+        return pc.cast(pc.round(pc.multiply(plain, factor)), pa.int64())
     if pa.types.is_decimal(kind):
         return times_of(pc.cast(plain, pa.float64()), called, counts)
     text = pc.dictionary_encode(text_of(plain))

@@ -13,19 +13,16 @@ from datetime import datetime, timezone
 from typing import Any
 
 from busq.trace.field_names import counts_nanoseconds, is_nan
+from busq.trace.time_units import SECOND, unit_of
 
 __all__ = [
-    "SECOND",
-    "UNITS",
     "Bad",
     "clock_of",
-    "floor_of",
     "is_whole",
     "list_of_text",
     "name_of",
     "names_in",
     "nanoseconds",
-    "unit_of",
     "whole",
 ]
 
@@ -40,9 +37,6 @@ _ZONE = re.compile(
 )
 _FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _NUMBER_MAX = (1 << 63) - 1
-# Times since 1970 in other units than nanoseconds: each has a thousand of the next.
-SECOND = 10**9  # what small times of rows that are messages count, as `busq replay` takes them
-UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
 
 
 class Bad(Exception):
@@ -97,30 +91,6 @@ def is_whole(value: Any) -> bool:
     return value is not None and bool(_NUMBER.fullmatch(str(value))) and abs(int(value)) <= _NUMBER_MAX
 
 
-def unit_of(size: int, small: int = 1, least: int = 0) -> int:
-    """Return the nanoseconds in what whole numbers up to this size count, if they are times since 1970; else `small`.
-
-    They are seconds where the `least` of them, but for 0, is one since 2001.
-
-    >>> unit_of(1_700_000_000_000), unit_of(1_700_000_000_000_000_000), unit_of(12, small=10**9)
-    (1000000, 1, 1000000000)
-    >>> unit_of(1_700_000_009, least=1_700_000_000), unit_of(1_700_000_009, least=5)
-    (1000000000, 1)
-    """
-    if least >= SECOND and size < 1 << 32:
-        return SECOND
-    return next((factor for bound, factor in UNITS if size >= bound), small)
-
-
-def floor_of(size: int, least: int = 0) -> int:
-    """Return below which whole numbers, up to this size, are no times of the unit that `unit_of` gives: it is 1970.
-
-    >>> floor_of(1_700_000_000_000), floor_of(1_700_000_009, least=1_700_000_000), floor_of(12)
-    (17000000000, 17000000, 0)
-    """
-    return size // 100 if size >= UNITS[-1][0] or SECOND <= least <= size < 1 << 32 else 0
-
-
 def _time(value: Any, small: int = 1) -> int | None:
     """Return a time in nanoseconds; `small` is the unit of a number that is too small for a time since 1970."""
     if value in (None, ""):
@@ -135,8 +105,9 @@ def _time(value: Any, small: int = 1) -> int | None:
         raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits")
     if _NUMBER.fullmatch(str(value)):
         size = abs(int(value))
-        return int(value) * unit_of(size, small, least=size)
-    return round(number * unit_of(int(abs(number)), SECOND))
+        unit = unit_of(size, small, least=size)
+        return (int(value) - unit.zero) * unit.factor
+    return round(number * unit_of(int(abs(number)), SECOND).factor)
 
 
 def _date(text: str) -> int:

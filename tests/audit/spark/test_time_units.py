@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from test_units_of_times import WAYS, write
 
 from busq.audit.native import audit
 from busq.audit.spark.large_run import huge, load
@@ -41,3 +42,19 @@ def test_a_file_below_a_bound_counts_what_the_others_count(
     found, expected = huge.audit(spark, source), audit(run)
     assert found.checks["side"].verdict == expected.checks["side"].verdict
     assert [row["p50"] for row in found.figures["latency_us"]] == [row["p50"] for row in expected.figures["latency_us"]]
+
+
+def test_what_counts_from_another_year_is_taken_for_it_as_in_c(spark: SparkSession, tmp_path: Path) -> None:
+    for way, of in WAYS.items():
+        (tmp_path / way).mkdir()
+        write(tmp_path / way, "parquet", [of(second) for second in (0, 1, 5, 2, 3, 7)])
+        for path in (tmp_path / way).glob("*.parquet"):  # that Spark itself looks at
+            table = pq.read_table(path).append_column("position", pa.array([0, 1, 2]))
+            to = pa.array([None if name is None else [name] for name in table["to"].to_pylist()], pa.list_(pa.string()))
+            pq.write_table(table.set_column(3, "to", to), path)
+        (source,) = find([tmp_path / way]).sources
+        run = read(source)
+        times = sorted(time for log in run.logs for time in log["time_ns"].to_pylist())
+        loaded = load.load(spark, source)
+        assert sorted(row["time_ns"] for row in loaded.events.select("time_ns").collect()) == times, way
+        assert [one.text for one in loaded.findings] == [one.text for one in run.findings], way

@@ -32,15 +32,15 @@ from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
-from busq.trace.foreign import parquet_file
+from busq.trace.foreign import counted_otherwise, parquet_file
 from busq.trace.guesses import NO_DESTINATIONS, ODD_NAME, plain_names
 from busq.trace.mapping import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
-from busq.trace.typed_columns import DIGITS, ends_of_both
-from busq.trace.values import SECOND, UNITS, floor_of, unit_of
+from busq.trace.time_units import DAY_MS, DAYS, NEAR, SECOND, SINCE_DAYS, UNITS, floor_of, reported, unit_of
+from busq.trace.typed_columns import DIGITS, Counts, ends_of_both
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
@@ -48,6 +48,7 @@ HASHES_MAX = 8  # that are tried before two names with one hash are blamed on so
 _NEEDED = frozenset({"process", "position", "kind", "message", "destinations"})
 _MASK = (1 << 63) - 1
 _TIMES = ("time_ns", "commit_ns", "end_ns")
+_FRACTIONS = (T.DoubleType, T.FloatType)
 _WHOLE_TYPES = (T.LongType, T.IntegerType, T.ShortType, T.ByteType)
 _SPARK_TYPES = (T.StringType, T.LongType, T.IntegerType, T.ShortType, T.ByteType, T.DecimalType)
 
@@ -95,13 +96,15 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             raise InMemory("there are vector clocks")
         at = [places.on_spark(head.path) for head in its]
         groups.append((_opened(spark, at, keys, there, source), there))
-    ends = _ends(groups, nanoseconds)
+    counts = _counts(groups, nanoseconds)
     frames, are_numbers = [], True
     for opened, there in groups:
-        frame, has_numbers = _named(opened, there, fields, nanoseconds, ends)
+        frame, has_numbers = _named(opened, there, fields, nanoseconds, counts)
         frames.append(frame)
         are_numbers = are_numbers and has_numbers
     events = reduce(DataFrame.unionByName, frames)
+    words = counted_otherwise(counts)
+    findings = [reported(source.paths[0], words)] if words else []
     facts = _facts(events, source, are_numbers=are_numbers)
     total = bad_rows.total(facts)
     if total["sends"] and total["nowhere"] == total["sends"]:
@@ -120,7 +123,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
     if are_numbers and total["sends"] and not total["theirs"]:
         processes, index_of = _indexed([*logs, *_others(events)], source, are_numbers=True)
         if all(int(name) == at for name, at in index_of.items()):
-            mapped = Mapped(events, processes)
+            mapped = Mapped(events, processes, findings=findings)
             return _mapped(events, index_of, F.col("message").cast("bigint"), mapped, facts, source)
     key = _key(tells_senders=tells_senders)
     seed, has_others = _seed(events, key, _lookup(index_of), source, tells_senders=tells_senders)
@@ -128,7 +131,8 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         processes, index_of = _indexed([*logs, *_others(events)], source)
     number = _hash(key, seed)
     called = events.select(number.alias("message"), F.col("message").cast("string").alias("label"))
-    return _mapped(events, index_of, number, Mapped(events, processes, tells_senders, called=called), facts, source)
+    mapped = Mapped(events, processes, tells_senders, called=called, findings=findings)
+    return _mapped(events, index_of, number, mapped, facts, source)
 
 
 def _mapped(
@@ -139,10 +143,11 @@ def _mapped(
     }
     if others := [row for name, row in facts.items() if index_of.get(name) is None]:
         known[None] = bad_rows.total(dict(enumerate(others)))
-    findings: list[Finding] = []
+    findings = list(mapped.findings)
     indices = _lookup(index_of)
     if bad_rows.total(facts)["vague"]:
-        events, findings = vague.passed(events, indices, source.paths[0], tells_senders=mapped.tells_senders)
+        events, of_vague = vague.passed(events, indices, source.paths[0], tells_senders=mapped.tells_senders)
+        findings += of_vague
     return replace(mapped, events=_numbered(events, indices, number), facts=known, findings=findings)
 
 
@@ -163,32 +168,45 @@ def _opened(
     return frame
 
 
-def _ends(
-    groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanoseconds: Container[str]
-) -> dict[str, tuple[int, int]]:
-    """Return the least and greatest size of the whole numbers that count times, by column, but for 0: the unit is that
-    of a run, not of a file.
+def _counts(groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanoseconds: Container[str]) -> Counts:
+    """Return what the numbers that are times count, by column: the unit is that of a run, not of a file.
 
     Cost: a pass over these columns, if there are any.
     """
     ends: dict[str, tuple[int, int]] = {}
+    days: dict[str, tuple[bool, bool]] = {}
     for frame, there in groups:
         chosen = {each.text: column_of(each, frame) for name in _TIMES for each in _choices(frame, name, there)}
         kinds = frame.select(*(column.alias(text) for text, column in chosen.items())).schema
-        whole = [
-            text
-            for (text, column), kind in zip(chosen.items(), kinds, strict=True)
-            if _counts_by_size(text, kind.dataType, nanoseconds)
+        types = dict(zip(chosen, (kind.dataType for kind in kinds), strict=True))
+        whole = [text for text, kind in types.items() if _counts_by_size(text, kind, nanoseconds)]
+        fractions = [
+            text for text, kind in types.items() if isinstance(kind, _FRACTIONS) and not counts_nanoseconds(text)
         ]
-        if not whole:
+        if not whole and not fractions:
             continue
         sizes = [F.nullif(F.abs(chosen[text].cast("decimal(20, 0)")), F.lit(0)) for text in whole]
         asked = [end(size).cast("string") for size in sizes for end in (F.min, F.max)]
-        found = frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(asked))).collect()[0]
-        for place, text in enumerate(whole):
-            least, greatest = (int(value or 0) for value in found[2 * place : 2 * place + 2])
-            ends[text] = ends_of_both((least, greatest), ends.get(text, (0, 0)))
-    return ends
+        asked += [each for text in fractions for each in _how_days(chosen[text])]
+        found = iter(frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(asked))).collect()[0])
+        for text in whole:
+            ends[text] = ends_of_both((int(next(found) or 0), int(next(found) or 0)), ends.get(text, (0, 0)))
+        for text in fractions:
+            may_be, are = next(found) is not False, bool(next(found))
+            before = days.get(text, (True, False))
+            days[text] = before[0] and may_be, before[1] or are
+    return Counts(1, ends, frozenset(text for text, both in days.items() if all(both) and text not in ends))
+
+
+def _how_days(column: Column) -> list[Column]:
+    """Return what `busq.trace.time_units.how_days` does, as aggregations."""
+    number = F.nanvl(column.cast("double"), F.lit(None))
+    milliseconds, microseconds = number * DAY_MS, number * 10**6
+    is_near = F.abs(milliseconds - F.rint(milliseconds)) < NEAR
+    return [
+        F.bool_and((number >= DAYS[0]) & (number < DAYS[1]) & is_near),
+        F.bool_or(F.abs(microseconds - F.rint(microseconds)) > NEAR),
+    ]
 
 
 def _choices(frame: DataFrame, name: str, there: Mapping[str, Expression]) -> list[Expression]:
@@ -208,7 +226,7 @@ def _named(
     there: Mapping[str, Expression],
     fields: Fields,
     nanoseconds: Container[str],
-    ends: Mapping[str, tuple[int, int]],
+    counts: Counts,
 ) -> tuple[DataFrame, bool]:
     """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
     another type than these."""
@@ -225,7 +243,7 @@ def _named(
         _name(columns["message"], kinds["message"]).alias("message"),
         F.filter(F.transform(to, lambda name: _name(name, item)), lambda name: name.isNotNull()).alias("destinations"),
         _name(columns.get("sender", F.lit(None)), kinds.get("sender")).alias("sender"),
-        *(_time(frame, name, there, nanoseconds, ends) for name in ("stamp", *_TIMES)),
+        *(_time(frame, name, there, nanoseconds, counts) for name in ("stamp", *_TIMES)),
         _label(columns, kinds, fields).alias("label"),
     ]
     named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
@@ -308,24 +326,25 @@ def _time(
     name: str,
     there: Mapping[str, Expression],
     nanoseconds: Container[str],
-    ends: Mapping[str, tuple[int, int]],
+    counts: Counts,
 ) -> Column:
     """Return a time in nanoseconds, or a stamp; InMemory for a type that only `busq.trace` reads."""
     if name not in there:
         return F.lit(None).cast("bigint").alias(name)
     choices = _choices(frame, name, there)
-    return F.coalesce(*(_whole(frame, name, one, nanoseconds, ends) for one in choices)).alias(name)
+    return F.coalesce(*(_whole(frame, name, one, nanoseconds, counts) for one in choices)).alias(name)
 
 
-def _whole(
-    frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str], ends: Mapping[str, tuple[int, int]]
-) -> Column:
+def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str], counts: Counts) -> Column:
     column = column_of(each, frame)
     kind = frame.select(column.alias(name)).schema[name].dataType
     time = bad_rows.nanoseconds(column, kind)
     if time is not None:
         return time
-    if name != "stamp" and isinstance(kind, (T.DoubleType, T.FloatType)):
+    if name != "stamp" and isinstance(kind, _FRACTIONS) and each.text in counts.days:
+        days = F.rint(F.nanvl(column.cast("double"), F.lit(None)) * DAY_MS).cast("bigint")
+        return (days - SINCE_DAYS * DAY_MS) * 10**6
+    if name != "stamp" and isinstance(kind, _FRACTIONS):
         time, unit = F.nanvl(column.cast("double"), F.lit(None)), F.lit(float(SECOND))
         for bound, factor in reversed(UNITS):
             unit = F.when(F.abs(time) >= bound, float(factor)).otherwise(unit)
@@ -335,8 +354,9 @@ def _whole(
     whole = column.cast("bigint")
     if name == "stamp" or not _counts_by_size(each.text, kind, nanoseconds):
         return whole
-    least, greatest = ends.get(each.text, (0, 0))
-    return F.when(F.abs(whole) >= floor_of(greatest, least), whole) * F.lit(unit_of(greatest, least=least))
+    least, greatest = counts.ends.get(each.text, (0, 0))
+    unit, floor = unit_of(greatest, least=least), floor_of(greatest, least)
+    return (F.when(F.abs(whole) >= floor, whole) - F.lit(unit.zero)) * F.lit(unit.factor)
 
 
 def _indexed(
