@@ -597,7 +597,8 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(
         ann.send("bob", b"one")
         assert process.stdout.readline() == b"one\n"
         process.stdout.close()
-        ann.send("bob", b"two")
+        with contextlib.suppress(busq.PeerDead, busq.UnknownPeer):  # it may have looked only now, and left
+            ann.send("bob", b"two")
         assert process.wait(PATIENCE_S) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
