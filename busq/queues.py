@@ -32,7 +32,7 @@ from busq._port.sent_count import nothing_sent
 from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
 from busq._queues.handlers import is_by_handler
 from busq._queues.home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
-from busq._queues.overflow import GRACE_S, await_so
+from busq._queues.overflow import GRACE_S, await_so, is_at_shutdown
 from busq._queues.peers import private_name
 from busq._queues.pickles import (
     dumps,
@@ -207,7 +207,8 @@ class _Base(Awaited[_T], Ending):
             self._fail(error, data)
         if not is_put:
             where = f'the queue of "{self._name}" on bus "{self._home.bus.name}"'
-            raise errors.Full(f"{where} stayed full until the timeout: it held {self._maxsize}, as many as it may")
+            why = f"it held {self._maxsize}, as many as it may" if self._maxsize else "no thread puts at shutdown"
+            raise errors.Full(f"{where} stayed full until the timeout: {why}")
 
     def _put_late(self, data: Any, timeout: float | None) -> bool:
         """Wait a little longer for room; False where none has come."""
@@ -220,8 +221,13 @@ class _Base(Awaited[_T], Ending):
 
     def _try_over(self, data: Any) -> bool:
         overflow = self._local.overflow
-        if overflow.append(data, self._local.find()):
-            return True
+        try:
+            if overflow.append(data, self._local.find()):
+                return True
+        except RuntimeError as error:
+            if self._local.is_private or not is_at_shutdown(error):  # of a private one, it could wait for ever
+                raise
+            overflow.put_here()
         if overflow.items:
             return False
         try:
@@ -367,7 +373,8 @@ class Queue(_Base[_T]):
         Errors: queue.Full (`busq.Full`) if `maxsize` were there until the timeout, or, up to a `maxsize` of 3072,
         shared memory stayed full, as its text says; ValueError if the queue was closed here, or the object is too large
         for its bus; what pickling raises; BrokenPipeError if the queue is gone; RuntimeError if it found no room, and
-        no thread can be begun that would put it later; OSError.  None has put it.
+        no thread can be begun that would put it later; where that is since the interpreter shuts down, and the queue
+        was handed on, it waits for room, or is Full; OSError.  None has put it.
 
         Cost: a pickle, and 0.3 microseconds; a system call only to wake a reader that waits.  Buffers of 256 KiB and
         more that come out of band, and with `views` all of them, are copied once, into shared memory.

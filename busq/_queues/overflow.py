@@ -7,6 +7,7 @@ import _thread
 import collections
 import contextlib
 import errno
+import functools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +21,7 @@ from busq._queues.handlers import is_by_handler
 from busq._queues.peers import Joined, join_behind, private_name
 from busq._queues.pickles import not_put
 
-__all__ = ["GRACE_S", "Overflow", "Patience", "await_so"]
+__all__ = ["GRACE_S", "Overflow", "Patience", "await_so", "is_at_shutdown"]
 
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
@@ -55,6 +56,11 @@ def _log(words: str) -> None:
     import logging  # which few need
 
     logging.getLogger("busq").warning(words)
+
+
+def is_at_shutdown(error: RuntimeError) -> bool:
+    """Whether no thread can be begun any more, since the interpreter shuts down, as it does not before Python 3.12."""
+    return "interpreter shutdown" in str(error)
 
 
 def _is_shortage(error: BaseException) -> bool:
@@ -119,7 +125,8 @@ class Overflow:
     def append(self, data: Any, target: int) -> bool:
         """Leave it to the thread; False where as much waits in all as may; ShutDown where the queue has ended.
 
-        RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.
+        RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.  Where it has just
+        ended, and no other can be begun, this call puts all that is kept.
         """
         is_fed, bound = self._fed.locked(), self._bound(target)
         if not is_fed and bound is not None and self.tally() >= bound:
@@ -196,9 +203,12 @@ class Overflow:
             if not self.is_cancelled:
                 raise
         finally:
-            self._counter.forget()
-            self._behind.forget()
+            self._forget_peers()
             overflows.pop(begun, None)
+
+    def _forget_peers(self) -> None:
+        self._counter.forget()
+        self._behind.forget()
 
     def _feed_all(self) -> None:
         try:
@@ -213,6 +223,34 @@ class Overflow:
                 raise
         finally:
             self._fed.release()
+
+    def put_here(self) -> bool:
+        """Put in this thread what finds room now, where no other can be begun; whether nothing is left to it.
+
+        What a handler of a signal raises leaves in order what was not put.
+        """
+        while self.items and not self._fed.locked():
+            sender = self._behind.known() or self._home.sender()
+            try:
+                core.move_first(self.items, self._fed, functools.partial(sender.send, self._name, timeout=0))
+            except Exception as error:
+                if is_by_handler(error):
+                    raise
+                if isinstance(error, errors.Full) or _is_shortage(error):
+                    return False
+                self._put_none(error)
+        self._forget_peers()
+        return True
+
+    def _put_none(self, error: Exception) -> None:
+        """Give up what waits; behind the end of the queue, by another peer, it may still be put."""
+        if isinstance(error, errors.ShutDown) and not self._behind.known():
+            self._behind.peer()
+            return
+        while self.items and not self._fed.locked():
+            core.move_first(self.items, self._fed, lambda data: not_put(data, error))
+        if not isinstance(error, errors.ShutDown):
+            raise error
 
     def _put_some(self) -> int:
         """Put at least one, however long that takes; returns how many."""
@@ -266,13 +304,13 @@ class Overflow:
         return self._goes_on() and not self.items
 
     def _goes_on(self) -> bool:
-        """Have a thread at work where something waits; False where none can be begun now."""
-        if self.items and not self._fed.locked():
-            try:
-                with self._begun():
-                    pass
-            except RuntimeError as error:
-                if is_by_handler(error):
-                    raise
-                return False
-        return True
+        """Have a thread at work where something waits; where none can be begun, put what fits; False if more waits."""
+        if not self.items or self._fed.locked():
+            return True
+        try:
+            with self._begun():
+                return True
+        except RuntimeError as error:
+            if is_by_handler(error):
+                raise
+            return self.put_here() or (self.is_cancelled and is_at_shutdown(error))

@@ -77,7 +77,7 @@ static int module_exec(PyObject *module)
 {
   busq_state *state = PyModule_GetState(module);
   PyMethodDef *const functions[] = {bus_functions,  port_functions,    send_functions,     filter_functions,    ask_functions,
-                                    node_functions, message_functions, pickling_functions, async_port_functions};
+                                    node_functions, message_functions, pickling_functions, overflow_functions, async_port_functions};
   if (add_types(module, state) < 0 || add_errors(state) < 0)
     return -1;
   for (int i = 0; i < N_KINDS; i++)

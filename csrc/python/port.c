@@ -276,72 +276,6 @@ static PyObject *hands(PyObject *module, PyObject *object)
   return self ? PyLong_FromUnsignedLongLong(busq_peer_hands(self->peer)) : NULL;
 }
 
-/* ---- what finds no room in a queue ---- */
-
-/* shortage(): why the latest Full of this thread came. */
-static PyObject *shortage(PyObject *module, PyObject *unused)
-{
-  (void)module, (void)unused;
-  return PyLong_FromLong(busq_error_shortage());
-}
-
-/* Counted first, and looked for the end behind that (queue_end.c). */
-static int keep_count(const Port *self, uint64_t key, uint64_t bound, uint64_t target)
-{
-  const int result = busq_peer_tally_add(self->peer, key, bound);
-  if (result != BUSQ_OK || busq_peer_queue_end(self->peer, target) == BUSQ_QUEUE_OPEN)
-    return result;
-  busq_peer_tally_settle(self->peer);
-  return BUSQ_SHUTDOWN;
-}
-
-static PyObject *send_behind(PyObject *module, PyObject *object)
-{
-  Port *self = port_checked(module, object);
-  if (!self)
-    return NULL;
-  busq_peer_send_behind(self->peer);
-  Py_RETURN_NONE;
-}
-
-/* keep(items, port, key, bound, data, target): counts it beside the port and puts (port, data) into the deque, in one step.  False: it
- * would be more than the bound.  None: the port counts for another key.  ShutDown: the queue has ended. */
-static PyObject *keep(PyObject *module, PyObject *args)
-{
-  PyObject *items, *object, *data;
-  unsigned long long key, bound, target;
-  if (!PyArg_ParseTuple(args, "OOKKOK", &items, &object, &key, &bound, &data, &target))
-    return NULL;
-  Port *self = port_checked(module, object);
-  PyObject *item = self ? PyTuple_Pack(2, object, data) : NULL;
-  if (!item)
-    return NULL;
-  const int result = keep_count(self, key, bound, target);
-  PyObject *kept = NULL;
-  if (result == BUSQ_OK && !(kept = PyObject_CallMethod(items, "append", "(O)", item)))
-    busq_peer_tally_settle(self->peer);
-  Py_DECREF(item);
-  Py_XDECREF(kept);
-  if (kept)
-    Py_RETURN_TRUE;
-  if (result == BUSQ_FULL)
-    Py_RETURN_FALSE;
-  if (result == BUSQ_NO_SPACE)
-    Py_RETURN_NONE;
-  return result == BUSQ_OK ? NULL : error_raise(self->state, result);
-}
-
-/* settle(items): the first of them has gone, or is given up. */
-static PyObject *settle(PyObject *module, PyObject *items)
-{
-  PyObject *item = PyObject_CallMethod(items, "popleft", NULL);
-  Port *self = item ? port_checked(module, PyTuple_GetItem(item, 0)) : NULL;
-  if (self)
-    busq_peer_tally_settle(self->peer);
-  Py_XDECREF(item);
-  return self ? new_ref(Py_None) : NULL;
-}
-
 static PyObject *port_fileno(Port *self, PyObject *unused)
 {
   int descriptor;
@@ -435,10 +369,6 @@ PyMethodDef port_functions[] = {{"set_guard", ONE_ARG(set_guard), NULL},
                                 {"set_limit", VARARGS(set_limit), NULL},
                                 {"take_back_dropped", ONE_ARG(take_back_dropped), NULL},
                                 {"hands", ONE_ARG(hands), NULL},
-                                {"shortage", NOARGS(shortage), NULL},
-                                {"keep", VARARGS(keep), NULL},
-                                {"send_behind", ONE_ARG(send_behind), NULL},
-                                {"settle", ONE_ARG(settle), NULL},
                                 {"change", VARARGS(change), NULL},
                                 {"listen", VARARGS(listen), NULL},
                                 {"failed_target", ONE_ARG(failed_target), NULL},

@@ -3,21 +3,28 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import errno
+import functools
+import itertools
 import pickle
 import threading
 import time
 from collections import namedtuple
 from collections.abc import Callable, Iterator
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import PATIENCE_S
+from on_top import Handler
+from test_queues import OURS, StruckError
 
 import busq
 from busq import queues
 from busq._port.deadline import Deadline
-from busq._queues import home, overflow
+from busq._queues import home, overflow, pickles
 
 CAPACITY = 4
 
@@ -109,18 +116,157 @@ def test_no_thread_is_begun_where_as_much_waits_as_may(make_bus: Callable[..., b
     assert queue.get_nowait() == CAPACITY
 
 
-def test_what_is_kept_waits_until_a_thread_can_be_begun(make_bus: Callable[..., busq.Bus], threads_again: Any) -> None:
-    queue: busq.Queue[object] = busq.Queue(bus=make_bus(capacity=CAPACITY, arena=1 << 20))
+def full_queue_that_keeps_one(bus: busq.Bus) -> busq.Queue[Any]:
+    """One whose thread has ended before it saw the last object."""
+    queue: busq.Queue[Any] = busq.Queue(bus=bus)
+    for number in range(CAPACITY):
+        queue.put(number)
+    assert queue._local.overflow._keep(pickle.dumps(CAPACITY), queue._local.find(), None)
+    return queue
+
+
+def test_what_is_kept_is_put_by_what_waits_for_it_where_no_thread_can_be_begun(
+    make_bus: Callable[..., busq.Bus], threads_again: Any
+) -> None:
+    queue = full_queue_that_keeps_one(make_bus(capacity=CAPACITY, arena=1 << 20))
     waits = queue._local.overflow
-    assert waits._keep(pickle.dumps("it"), queue._local.find(), None)  # its thread has ended before it saw that
     for _ in range(3):
         assert not waits.wait(Deadline(0))
         with pytest.raises(RuntimeError, match="new thread"):
             queue.put_nowait("behind it")
-    threads_again()
+    assert queue.get() == 0
     waits.join()
-    assert queue.get_nowait() == "it"
+    assert [queue.get_nowait() for _ in range(CAPACITY)] == list(range(1, CAPACITY + 1))
     assert queue.empty()
+
+
+# ---- where the interpreter shuts down, and begins no thread from Python 3.12 on ----
+
+
+@pytest.fixture
+def at_shutdown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def begin(*_: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    in_busq = FunctionType(begin.__code__, {**globals(), "__name__": "busq"})  # and not by a handler of a signal
+    with monkeypatch.context() as patch:
+        threads = SimpleNamespace(allocate_lock=_thread.allocate_lock, start_new_thread=in_busq)
+        patch.setattr(overflow, "_thread", threads)
+        yield
+
+
+def gets_slowly(queue: busq.Queue[Any], count: int) -> tuple[threading.Thread, list[Any]]:
+    got: list[Any] = []
+
+    def get() -> None:
+        for _ in range(count):
+            time.sleep(0.001)
+            got.append(queue.get(timeout=PATIENCE_S))
+
+    thread = threading.Thread(target=get)
+    thread.start()
+    return thread, got
+
+
+def test_a_put_at_shutdown_waits_for_room_itself(make_bus: Callable[..., busq.Bus], at_shutdown: None) -> None:
+    """Behind what its thread has left, and as long as it may."""
+    queue = full_queue_that_keeps_one(make_bus(capacity=CAPACITY, arena=1 << 20))
+    with pytest.raises(RuntimeError, match="new thread"):
+        queue.put("of a queue that no other process has")
+    pickle.dumps(queue)
+    for timeout in (0, 0.01):
+        with pytest.raises(busq.Full, match="no thread puts at shutdown"):
+            queue.put("no room", timeout=timeout)
+    thread, got = gets_slowly(queue, 10 * CAPACITY)
+    for number in range(CAPACITY + 1, 10 * CAPACITY):
+        queue.put(number)
+    thread.join()
+    assert got == list(range(10 * CAPACITY))
+    assert queue.empty()
+    queue._local.overflow.join()
+
+
+def test_a_put_at_shutdown_that_its_thread_has_just_left_puts_it_itself(
+    make_bus: Callable[..., busq.Bus], at_shutdown: None
+) -> None:
+    """It has seen the thread at work, and kept the object: so no call can be without it any more."""
+    queue = full_queue_that_keeps_one(make_bus(capacity=CAPACITY, arena=1 << 20))
+    waits = queue._local.overflow
+    data = pickle.dumps(CAPACITY + 1)
+    waits._fed.acquire()
+    keep = waits._keep
+
+    def keep_and_be_left(*arguments: Any) -> bool:
+        is_kept = keep(*arguments)
+        waits._fed.release()
+        return is_kept
+
+    waits._keep = keep_and_be_left  # type: ignore[method-assign]
+    thread, got = gets_slowly(queue, CAPACITY + 2)
+    assert waits.append(data, queue._local.find())
+    thread.join()
+    assert got == list(range(CAPACITY + 2))
+    waits._keep, waits.is_cancelled = keep, True  # type: ignore[method-assign]
+    for number in range(CAPACITY):
+        queue.put(number)
+    waits._fed.acquire()
+    waits._keep = keep_and_be_left  # type: ignore[method-assign]
+    assert waits.append(data, queue._local.find())  # which is lost: its process does not wait for it
+
+
+@pytest.mark.parametrize("ends", ["shutdown", "drops", "removed"])
+def test_what_waits_at_shutdown_meets_the_end_of_its_queue(
+    make_bus: Callable[..., busq.Bus], at_shutdown: None, ends: str
+) -> None:
+    queue = full_queue_that_keeps_one(make_bus(capacity=CAPACITY, arena=1 << 20))
+    bus, name = queue._home.bus, queue._name
+    sent: busq.Queue[int] = busq.Queue()
+    assert queue._local.overflow._keep(pickles.dumps(sent), queue._local.find(), None)
+    if ends == "shutdown":
+        queue.shutdown()
+        assert [queue.get() for _ in range(3)] == [0, 1, 2]
+        queue._local.overflow.join()
+        assert [queue.get() for _ in range(2)] == [3, CAPACITY]
+        assert queue.get()._name == sent._name
+    elif ends == "drops":
+        queue.shutdown(immediate=True)
+        queue._local.overflow.join()
+    else:
+        queue._local.close_reader()
+        bus.remove(name)
+        with pytest.raises(busq.PeerDead):
+            queue._local.overflow.join()
+    assert not queue._local.overflow.items
+    assert queue._local.overflow.tally() == 0
+    assert sent._home.raw.handed(sent._name, 0) == 0
+
+
+def test_a_put_at_shutdown_is_struck_anywhere(make_bus: Callable[..., busq.Bus], at_shutdown: None) -> None:
+    """What a handler of a signal raises drops nothing that was put, and puts nothing twice."""
+
+    def strike() -> None:
+        raise StruckError
+
+    bus = make_bus(capacity=CAPACITY, arena=4 << 20)
+    for at in itertools.count(1):
+        queue = full_queue_that_keeps_one(bus)
+        queue._local.is_private = False
+        large = bytes(100_000)  # for which the lock of the interpreter is let go
+        assert queue._local.overflow._keep(pickle.dumps(large), queue._local.find(), None)
+        assert queue.get() == 0
+        assert queue.get() == 1
+        handler = Handler(at, strike, OURS)
+        with contextlib.suppress(StruckError, busq.Full):
+            handler.on_top_of(functools.partial(queue.put, "one", timeout=0))
+        got = [queue.get(timeout=PATIENCE_S) for _ in range(CAPACITY - 2)]
+        queue._local.overflow.join()
+        while not queue.empty():
+            got.append(queue.get(timeout=PATIENCE_S))
+        assert got in ([2, 3, CAPACITY, large], [2, 3, CAPACITY, large, "one"]), at
+        queue._local.is_private = True  # so it goes
+        if handler.left > 0:
+            assert at > 20
+            return
 
 
 def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(
