@@ -2,8 +2,8 @@
 /*
  * What found no room in a queue and waits in the process that put it (busq/_queues/overflow.py): a deque of pairs (port, data).
  *
- * Guarantee: whatever the handler of a signal raises, an object is in the deque and counted, or it has gone and is not: each is one step, and
- * no such handler runs within it, but where a large object is sent; then its exception says whether the object has gone.
+ * Guarantee: whatever the handler of a signal raises, an object is in the deque and counted, or has gone and is not counted.  Each function is
+ * one step for such handlers.  The send of a large object alone lets them run, and its exception has `sent` for whether the object has gone.
  */
 #include "python/port.h"
 
