@@ -448,8 +448,6 @@ int busq_pin_recv(busq_pin *pin, busq_peer *peer, uint32_t mode, int64_t timeout
  * it can be shown.  From busq_pin_adopt on the pin holds it. */
 int busq_pin_open(busq_pin *pin, busq_peer *peer, uint32_t mode, const busq_message *message);
 void busq_pin_adopt(busq_pin *pin, busq_peer *peer);
-/* BUSQ_FORKED in a child of the process that took the message, unless it was shown before. */
-int busq_pin_check(const busq_pin *pin);
 /* BUSQ_CLOSED: it waits to be acknowledged, and belongs to a successor of its peer. */
 int busq_pin_show(busq_pin *pin);
 /* Only once; then, and where there is nothing to acknowledge, BUSQ_OK.  It stays for as long as it is shown. */
@@ -544,14 +542,11 @@ int busq_peer_watched_lives(busq_peer *peer, int goes_on);
 /* Replies, if the asker waits for it; BUSQ_EMPTY if it does not, and lives.  The parts end with the request. */
 int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_part *parts, uint32_t n_parts,
                     int64_t timeout_ns, uint32_t *sentp);
-/* Does a process stand behind a target?  Its lives differ in when they began. */
-int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp);
-/* As busq_peer_life, right before a send, which asks the kernel itself unless messages may go to the dead: then this
- * does. */
+/* Does a process stand behind a target?  Its lives differ in when they began.  Asked right before a send, which asks the
+ * kernel itself unless messages may go to the dead: then this does. */
 int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp);
-/* Has a live process that name?  BUSQ_PEER_DEAD: one had. */
-int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes);
-/* As busq_bus_is_there; *countp is how many processes read the queue of that name: 1, unless it is shared. */
+/* Has a live process that name?  BUSQ_PEER_DEAD: one had.  *countp is how many processes read the queue of that name: 1,
+ * unless it is shared. */
 int busq_bus_readers(busq_bus *bus, const char *name, size_t name_bytes, uint32_t *countp, uint32_t *is_sharedp);
 /* The end of the queue, as it is now; and whether everything before such an end was taken. */
 uint64_t busq_peer_tail(const busq_peer *replies);

@@ -128,11 +128,6 @@ static inline size_t busq_model_bytes(const busq_model *model, const void *state
   return model->packets_at + busq_model_head_of(state)->n_packets * sizeof(busq_order_packet);
 }
 
-static inline bool busq_model_has_delivered(const busq_model *model, const void *state, uint32_t process, uint32_t index)
-{
-  return busq_model_message_at(model, state, index)->delivered & 1u << process;
-}
-
 static inline bool busq_model_is_dead(const busq_model *model, const void *state, uint32_t process)
 {
   return busq_model_process_of(model, state, process)->is_dead;

@@ -329,12 +329,6 @@ int busq_bus_readers(busq_bus *bus, const char *name, size_t name_bytes, uint32_
   return was_here ? BUSQ_PEER_DEAD : BUSQ_UNKNOWN_PEER;
 }
 
-int busq_bus_is_there(busq_bus *bus, const char *name, size_t name_bytes)
-{
-  uint32_t count, is_shared;
-  return busq_bus_readers(bus, name, name_bytes, &count, &is_shared);
-}
-
 /* ---- groups ---- */
 
 int busq_bus_view(busq_bus *bus, const char *group, size_t group_bytes, uint64_t *numberp, uint64_t *members,

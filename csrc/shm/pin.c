@@ -141,16 +141,6 @@ void busq_pin_adopt(busq_pin *pin, busq_peer *peer)
   busq_store_release(&pin->state, BUSQ_PIN_KEPT);
 }
 
-int busq_pin_check(const busq_pin *pin)
-{
-  const uint32_t state = busq_load_acquire(&pin->state);
-  if (pin_is_orphaned(pin))
-    return BUSQ_FORKED;
-  return (state == BUSQ_PIN_TAKEN || state == BUSQ_PIN_KEPT) && pin->peer->fork_generation != busq_fork_generation
-             ? BUSQ_FORKED
-             : BUSQ_OK;
-}
-
 /* The first view.  The peer of a message that is not acknowledged may be closed just now, and a successor receive it:
  * either the closing thread finds the pin in the list, or we find the peer closed. */
 static int pin_show_first(busq_pin *pin)

@@ -269,7 +269,7 @@ int busq_peer_reply(busq_peer *peer, const busq_request *request, const busq_par
 
 /* ---- lives ---- */
 
-static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint64_t *beganp)
+int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
 {
   const int result = busq_peer_check(peer);
   if (result)
@@ -281,16 +281,11 @@ static int target_life(busq_peer *peer, uint64_t target, bool asks_kernel, uint6
     *beganp = busq_load_relaxed(&other->began_ns);
     busq_fence_full();
     if ((uint32_t)(life >> 32) == incarnation && (life & BUSQ_LIFE_MASK) == BUSQ_LIFE_LIVE &&
-        (!(asks_kernel || (life & BUSQ_LIFE_DURABLE)) || busq_life_is_held(peer->bus, slot)) &&
+        (!(life & BUSQ_LIFE_DURABLE) || busq_life_is_held(peer->bus, slot)) &&
         busq_load_acquire(&other->life) == life)
       return BUSQ_OK;
   }
   return busq_error(BUSQ_PEER_DEAD, "the peer has left bus \"%s\" or died", peer->bus->name);
-}
-
-int busq_peer_life(busq_peer *peer, uint64_t target, uint64_t *beganp)
-{
-  return target_life(peer, target, true, beganp);
 }
 
 uint64_t busq_peer_request_life(busq_peer *replies, uint64_t number, uint64_t target, uint64_t began)
@@ -336,11 +331,6 @@ int busq_peer_life_goes_on(busq_peer *peer, uint64_t life)
 {
   const int result = busq_peer_check(peer);
   return result ? result : busq_life_is_going_on(peer->bus, life) ? BUSQ_OK : BUSQ_PEER_DEAD;
-}
-
-int busq_peer_life_at_send(busq_peer *peer, uint64_t target, uint64_t *beganp)
-{
-  return target_life(peer, target, false, beganp);
 }
 
 /* ---- what has come ---- */
