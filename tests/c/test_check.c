@@ -62,50 +62,6 @@ static busq_check_facts facts_of(const char *order, busq_check_config config)
 
 /* ---- the same answer from all searches ---- */
 
-TEST(test_depth_first_and_breadth_first_find_the_same_states)
-{
-  static const struct {
-    const char *order;
-    uint32_t n_processes, n_messages, fan_out_max;
-    bool is_large;
-  } rows[] = {{"none", 3, 2, 1, true},
-              {"fifo:on_gap=skip", 2, 3, 1, false},
-              {"causal-matrix", 3, 1, 2, false},
-              {"mfss", 3, 2, 1, true},
-              {"mfss", 4, 1, 1, false},
-              {"cykas", 4, 1, 1, true},
-              {"cykas", 2, 3, 1, false},
-              {"sync", 3, 2, 1, true},
-              {"sync-naive", 3, 1, 1, false},
-              {"token", 2, 1, 1, false},
-              {"lamport-literal", 2, 2, 1, false},
-              {"skeen", 2, 2, 1, true}};
-  for (size_t row = 0; row < sizeof rows / sizeof *rows; row++)
-    for (uint32_t reductions = 0; reductions <= BUSQ_CHECK_LATE_SUBMITS; reductions++) {
-      busq_check_config config = plain;
-      if (rows[row].is_large && is_slow())
-        continue;
-      config.processes = rows[row].n_processes;
-      config.messages = rows[row].n_messages;
-      config.fan_out_max = rows[row].fan_out_max;
-      config.reductions = reductions;
-      const busq_check_facts depth = facts_of(rows[row].order, config);
-      config.search = BUSQ_CHECK_BREADTH;
-      config.threads = 1 + (uint32_t)row % 3;
-      const busq_check_facts breadth = facts_of(rows[row].order, config);
-      CHECK(depth.is_complete && breadth.is_complete);
-      CHECK_EQUAL(breadth.unique, depth.unique);
-      CHECK_EQUAL(breadth.total, depth.total);
-      CHECK_EQUAL(breadth.ends, depth.ends);
-      CHECK_EQUAL(breadth.faults, depth.faults);
-      CHECK_EQUAL(breadth.n_transitions, depth.n_transitions);
-      CHECK_EQUAL(breadth.packets_max, depth.packets_max);
-      CHECK_EQUAL(breadth.waiting_max, depth.waiting_max);
-      CHECK_EQUAL(breadth.held_max, depth.held_max);
-      CHECK(breadth.depth == breadth.depth_max && breadth.depth_max <= depth.depth_max);
-    }
-}
-
 TEST(test_a_bound_on_moves_leaves_the_same_out_of_both_searches)
 {
   const busq_check_facts all = facts_of("mfss", small);
@@ -122,28 +78,6 @@ TEST(test_a_bound_on_moves_leaves_the_same_out_of_both_searches)
     CHECK_EQUAL(depth.left_out == 0, depth_max >= all.depth_max);
     CHECK_EQUAL(depth.unique == all.unique, depth_max >= all.depth_max);
     CHECK(depth.depth_max <= depth_max && breadth.depth_max <= depth_max);
-  }
-}
-
-TEST(test_every_move_is_counted_in_its_kind_of_transition)
-{
-  for (uint32_t kind = BUSQ_CHECK_DEPTH; kind <= BUSQ_CHECK_WALK; kind++) {
-    busq_check_config config = small;
-    config.search = kind;
-    config.walks = 100;
-    busq_check_facts facts;
-    busq_check *check = search("mfss", &config, &facts);
-    uint64_t sum = 0, before = UINT64_MAX;
-    uint32_t place = 0;
-    busq_check_transition transition;
-    for (; busq_check_examine_transition(check, place, &transition) == BUSQ_OK; place++) {
-      CHECK(transition.count > 0 && transition.count <= before);
-      before = transition.count;
-      sum += transition.count;
-    }
-    CHECK_EQUAL(place, facts.n_transitions);
-    CHECK_EQUAL(sum, facts.total - 1);
-    busq_check_free(check);
   }
 }
 
@@ -236,75 +170,7 @@ TEST(test_the_first_violation_breadth_first_is_a_shortest_one_whatever_the_threa
   busq_crew_free(first);
 }
 
-TEST(test_a_witness_is_told_as_steps)
-{
-  busq_check_config config = plain;
-  config.search = BUSQ_CHECK_BREADTH;
-  config.judged = CAUSAL;
-  busq_check_facts facts;
-  busq_check *check = search("cykas-telling", &config, &facts);
-  CHECK(!facts.is_complete && facts.faults & CAUSAL);
-  size_t count;
-  uint32_t faults;
-  const busq_check_step *steps = busq_check_witness(check, &count, &faults);
-  CHECK(steps && count > 2 && faults == CAUSAL);
-  CHECK_EQUAL(steps[0].kind, BUSQ_CHECK_SUBMIT);
-  CHECK_EQUAL(steps[0].message, busq_message_name(steps[0].process, 1));
-  CHECK_EQUAL(steps[count - 1].kind, BUSQ_CHECK_RECEIVE);
-  CHECK(busq_check_witness(check, &count, &faults) == steps);
-  busq_check_free(check);
-  config.processes = 2;
-  check = search("cykas", &config, &facts);
-  CHECK(facts.is_complete && !busq_check_witness(check, &count, &faults));
-  busq_check_free(check);
-}
-
 /* ---- random executions ---- */
-
-static void check_same_steps(busq_check *one, busq_check *other)
-{
-  size_t counts[2];
-  uint32_t faults[2];
-  const busq_check_step *steps = busq_check_witness(one, &counts[0], &faults[0]);
-  const busq_check_step *others = busq_check_witness(other, &counts[1], &faults[1]);
-  CHECK(steps && others);
-  CHECK_EQUAL(counts[0], counts[1]);
-  CHECK_EQUAL(faults[0], faults[1]);
-  CHECK(memcmp(steps, others, counts[0] * sizeof *steps) == 0);
-}
-
-TEST(test_random_executions_find_violations_and_are_found_again_from_their_seed)
-{
-  static const struct {
-    const char *order;
-    uint32_t n_messages, faults;
-  } rows[] = {{"cykas-telling", 2, CAUSAL}, {"sync-naive", 1, STUCK}, {"none", 2, CAUSAL}};
-  for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
-    busq_check_config config = plain;
-    config.search = BUSQ_CHECK_WALK;
-    config.messages = rows[row].n_messages;
-    config.judged = rows[row].faults;
-    config.walks = 1000000;
-    config.seed = test_seed;
-    config.threads = 1;
-    busq_check_facts facts, again;
-    busq_check *check = search(rows[row].order, &config, &facts);
-    CHECK(facts.faults & rows[row].faults);
-    CHECK(!facts.is_complete);
-    CHECK_EQUAL(facts.witness_seed, test_seed + facts.ends - 1);
-    config.threads = 3;
-    busq_check *other = search(rows[row].order, &config, &again);
-    CHECK_EQUAL(again.witness_seed, facts.witness_seed);
-    check_same_steps(check, other);
-    busq_check_free(other);
-    config.seed = facts.witness_seed;
-    config.walks = 1;
-    other = search(rows[row].order, &config, &again);
-    check_same_steps(check, other);
-    busq_check_free(other);
-    busq_check_free(check);
-  }
-}
 
 TEST(test_all_random_executions_are_made_where_nothing_is_violated)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slots that are used again, messages that are held, and what either leaves behind where a process is killed.  What users are
+/* Slots that are used again, and messages that are held.  Processes that are killed are in crash/crash.c; what users are
  * promised of names, death, forks and shutdown is in tests/core/test_api.py and test_processes.py; sleeping and waking in
  * test_wake.c, with descriptors test_descriptor_steps.c. */
 #include "harness/company.h"
@@ -160,89 +160,6 @@ TEST(test_a_held_message_outlives_the_closing_of_its_receiver)
   CHECK_EQUAL(try_join("c", &nobody), BUSQ_NO_SPACE);
   busq_peer_release(b, &held);
   join("c");
-}
-
-/* ---- a company in which any process may be killed at any time ---- */
-
-#define N_MORTALS 5
-
-typedef struct {
-  uint32_t index;
-  uint64_t seed;
-} mortal;
-
-/* Joins, sends to all that are there, listens, leaves; for as long as it lives. */
-static void mortal_body(void *argument)
-{
-  const mortal *self = argument;
-  check_chance chance = {self->seed};
-  arrive();
-  for (;;) {
-    busq_peer *peer;
-    const char name[] = {'m', (char)('0' + self->index), '\0'};
-    const int joined = try_join(name, &peer);
-    CHECK(joined == BUSQ_OK || joined == BUSQ_NO_SPACE);
-    if (joined == BUSQ_NO_SPACE)
-      continue; /* what the last life of a peer had sent must be received first */
-    for (uint64_t turn = check_below(&chance, 2000); turn > 0; turn--) {
-      static char bytes[20000];
-      uint64_t targets[N_MORTALS];
-      uint32_t count = 0;
-      for (uint32_t i = 0; i < N_MORTALS; i++) {
-        const char to[] = {'m', (char)('0' + i), '\0'};
-        count += check_below(&chance, 2) && busq_peer_lookup(peer, to, 2, &targets[count]) == BUSQ_OK;
-      }
-      const int sent = count ? busq_peer_send(peer, targets, count, bytes,
-                                              check_below(&chance, 20) ? check_below(&chance, 500) : sizeof bytes, 0)
-                             : BUSQ_OK;
-      CHECK(sent == BUSQ_OK || sent == BUSQ_FULL || sent == BUSQ_PEER_DEAD);
-      busq_message messages[4];
-      const int received = busq_peer_recv(peer, messages, 4, &count, check_below(&chance, 4) ? 0 : 2000000);
-      CHECK(received == BUSQ_OK || received == BUSQ_EMPTY || received == BUSQ_INTERRUPTED);
-      for (uint32_t i = 0; received == BUSQ_OK && i < count; i++)
-        busq_peer_release(peer, &messages[i]);
-    }
-    leave(peer);
-  }
-}
-
-/* All are dead now: every slot can be had again, and no memory is in use. */
-static void nothing_is_left(uint32_t peers)
-{
-  busq_peer *next[COMPANY_PEERS_MAX];
-  for (uint32_t i = 0; i < peers; i++) {
-    const char name[] = {'n', (char)('0' + i), '\0'};
-    next[i] = join(name);
-  }
-  for (uint32_t i = 0; i < peers; i++)
-    hears(next[i], "");
-  for (uint32_t i = 0; i < peers; i++)
-    leave(next[i]);
-  CHECK_EQUAL(used_bytes(), 0);
-}
-
-TEST(test_anybody_killed_at_any_time_leaves_nothing_behind)
-{
-  mortal mortals[N_MORTALS];
-  pid_t pids[N_MORTALS];
-  check_chance chance = {test_seed};
-  const uint64_t n_murders = check_share(150);
-  meet(N_MORTALS + 1, 8, 1 << 17);
-  for (uint32_t i = 0; i < N_MORTALS; i++) {
-    mortals[i] = (mortal){i, check_next(&chance)};
-    pids[i] = in_a_child(mortal_body, &mortals[i]);
-  }
-  for (uint64_t round = 0; round < n_murders; round++) {
-    const uint32_t i = (uint32_t)check_below(&chance, N_MORTALS);
-    const struct timespec pause = {0, (long)check_below(&chance, 5000000)};
-    nanosleep(&pause, NULL);
-    murder(pids[i]);
-    mortals[i].seed = check_next(&chance);
-    pids[i] = in_a_child(mortal_body, &mortals[i]);
-  }
-  for (uint32_t i = 0; i < N_MORTALS; i++)
-    murder(pids[i]);
-  nothing_is_left(N_MORTALS + 1);
 }
 
 typedef struct {

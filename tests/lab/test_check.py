@@ -98,11 +98,35 @@ def test_reductions_leave_most_states_out() -> None:
     assert reduced.unique_states * 3 < bare.unique_states
 
 
-@pytest.mark.parametrize("order", ["mfss", "skeen", "sync-naive", "causal-matrix"])
-def test_depth_and_breadth_see_the_same(order: str) -> None:
-    depth, breadth = (small(order, properties=[], search=search, reductions=()) for search in ("depth", "breadth"))
-    for name in ("unique_states", "total_states", "ends", "max_depth", "complete", "verdicts"):
+@pytest.mark.parametrize("reductions", [(), ("late-submits",)], ids=["bare", "late-submits"])
+@pytest.mark.parametrize(
+    "order",
+    [
+        "none",
+        "fifo:on_gap=skip",
+        "causal-matrix",
+        "mfss",
+        "cykas",
+        "sync",
+        "sync-naive",
+        "token",
+        "lamport-literal",
+        "skeen",
+    ],
+)
+def test_depth_and_breadth_see_the_same(order: str, reductions: tuple[str, ...]) -> None:
+    kinds = (("depth", 1), ("breadth", 3))
+    depth, breadth = (
+        small(order, properties=[], search=search, threads=threads, reductions=reductions) for search, threads in kinds
+    )
+    same = ("unique_states", "total_states", "ends", "complete", "verdicts", "waiting_max", "held_max", "packets_max")
+    for name in same:
         assert getattr(depth, name) == getattr(breadth, name), name
+    assert breadth.max_depth <= depth.max_depth
+    counts = [one.count for one in breadth.transitions]
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == breadth.total_states - 1  # depth first, some orders are searched twice
+    assert {one.text for one in depth.transitions} == {one.text for one in breadth.transitions}
 
 
 def test_one_thread_and_several_see_the_same() -> None:
@@ -566,15 +590,21 @@ def test_random_executions_of_the_checker_are_judged_as_the_observers_do(order: 
 # ---- random executions ----
 
 
-def test_random_executions_are_replayed_from_their_seed() -> None:
-    found = run("cykas-telling", 3, 3, walks=100_000, seed=5)
+@pytest.mark.parametrize(
+    ("order", "messages", "fault"), [("cykas-telling", 3, "causal"), ("sync-naive", 1, "stuck"), ("none", 2, "causal")]
+)
+def test_random_executions_are_replayed_from_their_seed(order: str, messages: int, fault: str, seed: int) -> None:
+    found, again = (
+        run(order, 3, messages, walks=1_000_000, seed=seed, threads=threads, properties=[fault]) for threads in (1, 3)
+    )
     assert not found.complete
-    assert found.seed == 5
+    assert found.seed == seed
     assert found.counterexample is not None
-    assert found.counterexample.seed is not None
-    again = run("cykas-telling", 3, 3, walks=1, seed=found.counterexample.seed)
-    assert again.counterexample is not None
-    assert again.counterexample.steps == found.counterexample.steps
+    assert found.counterexample.seed == seed + found.ends - 1
+    assert again.counterexample == found.counterexample
+    alone = run(order, 3, messages, walks=1, seed=found.counterexample.seed, properties=[fault])
+    assert alone.counterexample is not None
+    assert (alone.counterexample.steps, alone.counterexample.faults) == (found.counterexample.steps, (fault,))
 
 
 def test_random_executions_say_which_transitions_they_met() -> None:
