@@ -614,7 +614,10 @@ typedef enum {
   BUSQ_CHECK_LATE_SUBMITS = 1,
   BUSQ_CHECK_QUIET_PACKETS = 2,
   BUSQ_CHECK_SYMMETRY = 4,
-  BUSQ_CHECK_ALL_REDUCTIONS = 7
+  BUSQ_CHECK_ALL_REDUCTIONS = 7, /* where none dies; where some may: */
+  BUSQ_CHECK_SILENT_PACKETS = 8,
+  BUSQ_CHECK_FORGETTING = 16,
+  BUSQ_CHECK_MORTAL_REDUCTIONS = 24
 } busq_check_reduction;
 
 /* Judged besides the properties of histories, in the same set of bits: 1 << this, or 1 << busq_property. */
@@ -645,9 +648,9 @@ typedef struct {
   uint32_t channels;       /* a busq_channels */
   uint32_t doubled_max;    /* packets that the network doubles, in an execution */
   uint32_t lost_max;       /* packets that it loses */
-  uint32_t crashes_max;    /* processes that die; without reductions then (check/model.h) */
+  uint32_t crashes_max;    /* processes that die (check/crashes.h) */
   uint32_t with_self;      /* messages may go to their own sender too */
-  uint32_t counts_moves;   /* the number of moves is part of a state: for orders that may_go_in_circles (check/model.h) */
+  uint32_t counts_moves;   /* of moves that only bring about others: for orders that may_go_in_circles (check/model.h) */
   uint32_t search;         /* a busq_check_search */
   uint32_t reductions;     /* a set of busq_check_reduction */
   uint32_t threads;

@@ -110,7 +110,12 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
     help="Judge this, promised or not: fifo, c2, causal, mailbox, 1-n, n-n, ...; none: search all.",
 )
 @option("--search", type=click.Choice(("auto", "depth", "breadth", "walk")), default="auto")
-@click.option("--reductions", callback=split, metavar="LIST", help="late-submits, quiet-packets, symmetry.")
+@click.option(
+    "--reductions",
+    callback=split,
+    metavar="LIST",
+    help="late-submits, quiet-packets, symmetry; with --crashes silent-packets, forgetting.",
+)
 @click.option("--no-reductions", is_flag=True, help="Search every state, for a cross-check.")
 @click.option("--walks", type=int, metavar="N", help="So many random executions instead of all.")
 @option("--seed", type=int, default=1, help="Of the first random execution.")

@@ -31,9 +31,9 @@ static int check_bounds(const busq_check_config *config)
     return busq_error(BUSQ_INVALID, "there are no channels %u", config->channels);
   if (config->search > BUSQ_CHECK_WALK)
     return busq_error(BUSQ_INVALID, "there is no search %u", config->search);
-  if (config->reductions & ~(uint32_t)BUSQ_CHECK_ALL_REDUCTIONS)
-    return busq_error(BUSQ_INVALID, "there is no reduction %#x",
-                      config->reductions & ~(uint32_t)BUSQ_CHECK_ALL_REDUCTIONS);
+  const uint32_t reductions = BUSQ_CHECK_ALL_REDUCTIONS | BUSQ_CHECK_MORTAL_REDUCTIONS;
+  if (config->reductions & ~reductions)
+    return busq_error(BUSQ_INVALID, "there is no reduction %#x", config->reductions & ~reductions);
   if (config->threads < 1 || config->threads > BUSQ_CREW_THREADS_MAX)
     return busq_error(BUSQ_INVALID, "%u threads: expected 1 to %d", config->threads, BUSQ_CREW_THREADS_MAX);
   if (config->memory_bytes < MEMORY_BYTES_MIN)
@@ -61,18 +61,26 @@ static int check_order(const busq_check_config *config, const busq_order *order,
   if (config->lost_max && order != &busq_order_none && !(options & BUSQ_OPTION_SKIP_GAPS))
     return busq_error(BUSQ_INVALID, "a network that loses packets: only none and fifo:on_gap=skip go on without, not %s",
                       order->name);
-  if (config->search == BUSQ_CHECK_BREADTH && config->reductions & BUSQ_CHECK_QUIET_PACKETS)
-    return busq_error(BUSQ_INVALID, "breadth first, with quiet packets first, would not find the shortest violation: leave "
+  if (config->search == BUSQ_CHECK_BREADTH && config->reductions & (BUSQ_CHECK_QUIET_PACKETS | BUSQ_CHECK_SILENT_PACKETS))
+    return busq_error(BUSQ_INVALID, "breadth first, with quiet or silent packets first, would not find the shortest violation: leave "
                                     "that reduction out, or search depth first");
   return BUSQ_OK;
 }
 
 /* ---- beginning and end ---- */
 
+static uint32_t reductions_of(const busq_check_config *config)
+{
+  if (config->search == BUSQ_CHECK_WALK)
+    return 0;
+  return config->reductions & (config->crashes_max ? BUSQ_CHECK_MORTAL_REDUCTIONS : BUSQ_CHECK_ALL_REDUCTIONS);
+}
+
 static int start(busq_check *check, const busq_check_config *config, const busq_order *order, uint32_t options)
 {
   static const busq_crew_kind *const kinds[] = {&busq_exhaust, &busq_breadth, &busq_walk};
   /* Depth first, a state may be met on a long way before it is met on a short one: then a bound must not cut both. */
+  const uint32_t reductions = reductions_of(config);
   const bool is_bounded = config->depth_max && config->search == BUSQ_CHECK_DEPTH;
   if (config->destinations)
     memcpy(check->destinations, config->destinations, config->processes * config->messages * sizeof(uint32_t));
@@ -88,10 +96,12 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                            .crashes_max = config->crashes_max,
                                            .with_self = config->with_self,
                                            .asked = config->judged,
-                                           .counts_moves = config->counts_moves || is_bounded,
+                                           .counts_moves = is_bounded,
+                                           .counts_turns = config->counts_moves,
+                                           .forgets = reductions & BUSQ_CHECK_FORGETTING && config->behaviour == BUSQ_CHECK_FREE,
                                            .destinations = config->destinations ? check->destinations : NULL},
                                  .kind = kinds[config->search],
-                                 .reductions = config->search == BUSQ_CHECK_WALK || config->crashes_max ? 0 : config->reductions,
+                                 .reductions = reductions,
                                  .n_threads = config->threads,
                                  .judged = config->judged,
                                  .depth_max = config->depth_max,

@@ -33,6 +33,14 @@
  *                   moves, and no property asks for names.  The states that are kept are real ones: whoever of a class comes
  *                   first stands for it.  So the steps of a violation are real too.  States and ends are counted by class.
  *
+ * Where processes die these do not hold (check/crashes.h), and two others do:
+ *
+ *   silent packets  A packet that has no effect at its receiver, and takes none from what comes before it, is let in at once.  As with
+ *                   quiet packets, the shortest way to a violation may be left out (check/reduce.h).
+ *
+ *   forgetting      History that can't matter any more is no part of a state: pasts of what all that live have delivered, and what
+ *                   only the dead knew (check/forget.h).  Ways stay as long as they are.
+ *
  * They go together: each finds for a state what may be left out because of what can happen from it, and the names of
  * processes change nothing of that.  What they take for granted is tried where it is used (check/reduce.h), and, of
  * names, on every move of the first states and on a few of the others.  What was found wrong is counted; then a search

@@ -12,8 +12,10 @@
  *
  * Why a multicast is cut around alone: it has three receivers at most, and of these any that have it follow one another.
  *
- * Not given: reductions.  A packet that commutes with all that its receiver does does not with its death; a submit that
- * waits goes with its process; and cuts see names.
+ * Not given: the reductions of check/check.h for processes that do not die.  A packet that commutes with all that its receiver does
+ * does not with its death; a submit that waits goes with its process; and cuts see names.  Two others take their place: silent
+ * packets (check/reduce.h) and forgetting (check/forget.h).  That a process dies only directly behind a step of its own would be
+ * enough, too, but saves no state: what others do until it dies leads to the same states when it is dead.
  */
 #include "check/state.h"
 

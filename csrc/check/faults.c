@@ -55,7 +55,7 @@ void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
   busq_model_process *self = busq_model_process_of(model, state, origin);
   busq_model_message *message = busq_model_message_at(model, state, index);
   self->n_sent++;
-  message->stamp = ++self->knows[origin];
+  message->stamp = self->knows[origin] = self->n_sent;
   memcpy(message->clock, self->knows, sizeof message->clock);
   if (is_informed(model))
     learn(busq_model_side_clock_of(model, state, index), message->clock);

@@ -90,6 +90,17 @@ void busq_model_print_removed(const busq_model *model, void *state, uint32_t pla
     }
 }
 
+void busq_model_print_again(const busq_model *model, void *state)
+{
+  busq_model_head *head = busq_model_head_of(state);
+  const busq_order_packet *packets = busq_model_packets_of(model, state);
+  for (uint32_t process = 0; process < model->config.n_processes; process++)
+    busq_model_print_process(model, state, process);
+  head->packet_sum = 0;
+  for (uint32_t place = 0; place < head->n_packets; place++)
+    head->packet_sum += hash_packet(&packets[place], rank_of(model, packets, place));
+}
+
 /* ---- the whole ---- */
 
 uint64_t busq_model_fingerprint(const busq_model *model, const void *state)

@@ -27,6 +27,8 @@ void busq_model_print_process(const busq_model *model, void *state, uint32_t pro
 /* To be called when the last packet was added, and before the packet at this place is removed. */
 void busq_model_print_added(const busq_model *model, void *state);
 void busq_model_print_removed(const busq_model *model, void *state, uint32_t place);
+/* To be called when any of them may have changed. */
+void busq_model_print_again(const busq_model *model, void *state);
 
 /* Never 0. */
 uint64_t busq_model_fingerprint(const busq_model *model, const void *state);

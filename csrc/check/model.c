@@ -4,6 +4,7 @@
 #include "check/crashes.h"
 #include "check/faults.h"
 #include "check/fingerprint.h"
+#include "check/forget.h"
 #include "check/logs.h"
 
 enum { EFFECTS = 64 };
@@ -507,12 +508,18 @@ static int make(model_step *step, const busq_model_move *move)
   }
 }
 
+/* Whether it brings nothing about but the next packet, or alarm. */
+static bool is_turn(const busq_check_transition *transition)
+{
+  const bool is_progress = transition->n_sent || transition->n_delivered || transition->n_done;
+  return !is_progress && (transition->event == BUSQ_CHECK_TICK || (transition->event == BUSQ_CHECK_RECEIVE && transition->sends));
+}
+
 int busq_model_play(const busq_model *model, void *state, const busq_model_move *move, busq_check_transition *transition)
 {
   busq_check_transition ignored;
   transition = transition ? transition : &ignored;
   *transition = (busq_check_transition){.event = move->kind};
-  busq_model_head_of(state)->n_moves += model->config.counts_moves;
   model_step step = {
       .model = model,
       .state = state,
@@ -522,8 +529,11 @@ int busq_model_play(const busq_model *model, void *state, const busq_model_move 
       .transition = transition,
   };
   const int result = make(&step, move);
+  busq_model_head_of(state)->n_moves += model->config.counts_moves || (model->config.counts_turns && is_turn(transition));
   if (move->cut && result == BUSQ_OK)
     busq_model_crash(model, state, move->process);
+  if (model->config.forgets)
+    busq_model_forget(model, state);
   return result;
 }
 
@@ -656,6 +666,28 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
   }
   const bool has_waiting = order->traits & BUSQ_ORDER_OUTPUT_BUFFER && self->n_sent < self->n_submitted;
   return kind & order->quiet_always && !has_waiting && !may_pass(model);
+}
+
+/* Whether the news of a death may come to a process before this packet does. */
+static bool may_hear_before(const busq_model *model, const void *state, const busq_order_packet *packet)
+{
+  const busq_order_group *group = (const busq_order_group *)(const void *)busq_model_order_of(model, state, packet->unused);
+  const uint32_t unknown = ~busq_model_living(model, state) & ((1u << model->config.n_processes) - 1) & ~group->suspected;
+  return busq_model_may_crash(model, state) || unknown & ~(1u << packet->from);
+}
+
+/* A packet of the dead comes before the news of that death. */
+busq_model_silence busq_model_may_be_silent(const busq_model *model, const void *state, const busq_model_move *move)
+{
+  const busq_order *order = model->config.order;
+  if (move->kind != BUSQ_CHECK_RECEIVE || move->cut || !(model->config.options & BUSQ_OPTION_GO_ON) || model->logs_sends ||
+      model->config.behaviour != BUSQ_CHECK_FREE)
+    return BUSQ_MODEL_HEARD;
+  const busq_order_packet *packet = &busq_model_packets_of(model, state)[move->place];
+  const uint32_t kind = 1u << packet->kind;
+  if (kind & order->silent_always || (kind & order->silent_at_last && !may_hear_before(model, state, packet)))
+    return BUSQ_MODEL_SILENT;
+  return kind & order->idle_stays ? BUSQ_MODEL_IDLE : BUSQ_MODEL_HEARD;
 }
 
 /* ---- looking ---- */

@@ -22,8 +22,9 @@
  * without end would, from some moment on, be made of alarms that do none of this, or of packets alone of which each
  * makes its receiver send the next and nothing else.  If there is no such alarm, and no kind of packet can, over such
  * steps, lead to itself, there is none; the transitions that were seen show it (busq_model_play).  Where there is, as
- * the token of `token`, counts_moves settles it: then a state knows how many moves have led to it, none can be reached
- * from itself, and what goes in circles shows as an execution of any length.
+ * the token of `token`, counts_turns settles it: then a state knows how many moves without any of these, but with a packet or
+ * alarm, have led to it.  What goes in circles makes them without end, so it never meets a state again, and shows as an
+ * execution of any length.
  *
  * The application.  Free: each process submits its messages whenever it likes.  Reply: its first message whenever it
  * likes; its next one may be submitted when it has delivered one more message, and goes to the sender of that.  Job:
@@ -59,5 +60,9 @@ uint32_t busq_model_faults(const void *state);
 bool busq_model_is_waiting(const busq_model *model, const void *state, const busq_model_move *move);
 /* Whether the move is the arrival of a packet that commutes with all that can happen before it. */
 bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_model_move *move);
+/* The order's word on a move, where processes die: if that has no effect, it may come at any time (SILENT), or if it changes nothing
+ * either (IDLE). */
+typedef enum { BUSQ_MODEL_HEARD, BUSQ_MODEL_SILENT, BUSQ_MODEL_IDLE } busq_model_silence;
+busq_model_silence busq_model_may_be_silent(const busq_model *model, const void *state, const busq_model_move *move);
 
 #endif /* BUSQ_CHECK_MODEL_H */

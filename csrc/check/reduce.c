@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/reduce.h"
+#include "check/crashes.h"
 #include "check/fingerprint.h"
 
 /* ---- moves that commute ---- */
@@ -19,6 +20,14 @@ static bool play_both(const busq_model *model, void *state, const busq_model_mov
   return busq_model_play(model, state, one, NULL) == BUSQ_OK && busq_model_play(model, state, &second, NULL) == BUSQ_OK;
 }
 
+/* Equal but for counted turns: the same may have come about in more of them. */
+static bool are_alike(const busq_model *model, void *one, const void *other)
+{
+  if (model->config.counts_turns)
+    busq_model_head_of(one)->n_moves = busq_model_head_of(other)->n_moves;
+  return busq_model_fingerprint(model, one) == busq_model_fingerprint(model, other);
+}
+
 bool busq_model_commute(const busq_model *model, const void *state, const busq_model_move *one,
                         const busq_model_move *other, void *room)
 {
@@ -26,8 +35,7 @@ bool busq_model_commute(const busq_model *model, const void *state, const busq_m
   void *second = (char *)room + model->state_bytes_max;
   memcpy(first, state, busq_model_bytes(model, state));
   memcpy(second, state, busq_model_bytes(model, state));
-  return play_both(model, first, one, other) && play_both(model, second, other, one) &&
-         busq_model_fingerprint(model, first) == busq_model_fingerprint(model, second);
+  return play_both(model, first, one, other) && play_both(model, second, other, one) && are_alike(model, first, second);
 }
 
 /* ---- names that do not matter ---- */
@@ -151,9 +159,81 @@ static bool delivers(const busq_model *model, const void *state, const busq_mode
   return busq_model_play(model, room, move, &transition) != BUSQ_OK || transition.n_delivered;
 }
 
+/* ---- where processes die ---- */
+
+/* Whether nothing came of the move; where it is idle, the state is the same but for the packet. */
+static bool is_silent(const busq_model *model, const void *state, const void *later,
+                      const busq_check_transition *transition, busq_model_silence silence)
+{
+  const busq_model_head *before = busq_model_head_of(state), *after = busq_model_head_of(later);
+  if (transition->n_sent || transition->n_delivered || transition->n_done || transition->n_dropped || transition->sends ||
+      transition->is_refused || after->faults != before->faults || after->n_packets + 1 != before->n_packets)
+    return false;
+  const char *from = (const char *)state + model->processes_at, *to = (const char *)later + model->processes_at;
+  return memcmp(from, to, model->orders_at - model->processes_at) == 0 &&
+         (silence == BUSQ_MODEL_SILENT || after->order_sum == before->order_sum);
+}
+
+/* Whether another move of its process has what it has without the packet: if that dies in it, the same remains. */
+static bool bears(const busq_model *model, const void *state, const busq_model_move *move, const busq_model_move *other,
+                  char *room)
+{
+  char *later = room, *alone = room + model->state_bytes_max;
+  if (!other->cut && other->kind != BUSQ_CHECK_CRASH)
+    return busq_model_commute(model, state, move, other, room);
+  const busq_model_move second = move_after(other, move);
+  memcpy(later, state, busq_model_bytes(model, state));
+  memcpy(alone, state, busq_model_bytes(model, state));
+  if (busq_model_play(model, later, move, NULL) != BUSQ_OK || busq_model_play(model, later, &second, NULL) != BUSQ_OK ||
+      busq_model_play(model, alone, other, NULL) != BUSQ_OK)
+    return false;
+  busq_model_head_of(later)->n_moves = busq_model_head_of(alone)->n_moves; /* the packet is one more */
+  return busq_model_fingerprint(model, later) == busq_model_fingerprint(model, alone);
+}
+
+static bool bear_all(const busq_model *model, const void *state, const busq_model_move *moves, uint32_t n_moves,
+                     const busq_model_move *move, char *room)
+{
+  for (uint32_t other = 0; other < n_moves; other++)
+    if (moves[other].process == move->process && memcmp(&moves[other], move, sizeof *move) != 0 &&
+        !bears(model, state, move, &moves[other], room))
+      return false;
+  return true;
+}
+
+enum { SILENT_SHARE = 8 };
+
+/* Puts a silent packet in front, if there is one.  The order's word is tried on one of so many states, always the same ones. */
+static bool find_silent(const busq_model *model, const void *state, busq_model_move *moves, uint32_t n_moves, char *room,
+                        uint64_t *contradicted)
+{
+  const busq_model_head *head = busq_model_head_of(state);
+  const bool is_tried = (head->order_sum + head->packet_sum) % SILENT_SHARE == 0;
+  for (uint32_t place = 0; place < n_moves; place++) {
+    const busq_model_silence silence = busq_model_may_be_silent(model, state, &moves[place]);
+    busq_check_transition transition;
+    if (!silence)
+      continue;
+    memcpy(room, state, busq_model_bytes(model, state));
+    if (busq_model_play(model, room, &moves[place], &transition) != BUSQ_OK ||
+        !is_silent(model, state, room, &transition, silence))
+      continue;
+    if (!is_tried || bear_all(model, state, moves, n_moves, &moves[place], room)) {
+      moves[0] = moves[place];
+      return true;
+    }
+    ++*contradicted;
+  }
+  return false;
+}
+
+/* ---- all of it ---- */
+
 uint32_t busq_reduce(const busq_model *model, uint32_t reductions, const void *state, busq_model_move *moves,
                      uint32_t n_moves, void *room, uint64_t *contradicted)
 {
+  if (reductions & BUSQ_CHECK_SILENT_PACKETS && find_silent(model, state, moves, n_moves, room, contradicted))
+    return 1;
   for (uint32_t place = 0; reductions & BUSQ_CHECK_QUIET_PACKETS && place < n_moves; place++) {
     if (!busq_model_is_quiet(model, state, &moves[place]) || delivers(model, state, &moves[place], room))
       continue;

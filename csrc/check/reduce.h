@@ -23,6 +23,22 @@
  *                   the same states.  What happens to others commutes with it anyway.  A packet that lets something be
  *                   delivered is never taken for quiet: whether deliveries may change places is what is to be found out.
  *
+ *   Silent packets  Where processes die, let q be a packet to p that has no effect in this state: p sends, delivers and ends nothing
+ *                   because of it.  The order's word (order.h, silent_always ...) is that whatever p takes before q it also takes
+ *                   behind q, with the same effects in the same order and perhaps more behind them, and comes to the same state.
+ *                   Then q alone is tried.  Take any execution from here, and let q come first instead.
+ *                     p takes q later   What q lets out then comes sooner, behind the step that it would have waited for.  If that
+ *                                       step has no other effects, let it wait, too: then all comes as it did.  If it has, what q
+ *                                       lets out are deliveries alone: their order is the same, no other process notices, and what p sends
+ *                                       in between has them in its past as well.  So what breaks causal order still does, and
+ *                                       nothing else is judged by that: not so where sends are judged by their place among
+ *                                       deliveries (logs_sends), and where an application answers, or knows of deliveries.
+ *                     p dies before     Between two steps, or in one behind some of its effects: with q, p has those in the same order,
+ *                                       and can die behind the same ones.  Its state is gone, and so is q.
+ *                     p learns before   of a death: like any other event.  Not of that of q's sender, which is known behind q only.  Of
+ *                                       kinds that do not commute with it, silent_at_last, no death may be unknown or to come.
+ *                   A packet that changes nothing, and never will, lets nothing out: idle_stays.
+ *
  * Why no state is put off for ever: every move uses something up, so there are no circles, unless packets go in
  * circles, which is found out (check/model.h).
  *

@@ -29,6 +29,8 @@ typedef struct {
   uint32_t crashes_max; /* processes that die */
   bool with_self;       /* messages may go to their own sender too */
   bool counts_moves;    /* how many there were is part of the state */
+  bool counts_turns;    /* or of those alone of which an execution without end has no end */
+  bool forgets;         /* history that can't matter any more (check/forget.h) */
   uint32_t asked;       /* properties that are judged, whether the order claims them or not: a set of bits */
   const uint32_t *destinations; /* of message k of process p, a set of bits at [p * n_messages + k]; NULL: every choice */
 } busq_model_config;

@@ -17,7 +17,7 @@
 typedef struct {
   uint32_t n_packets;
   uint32_t faults; /* a set of bits */
-  uint32_t n_moves; /* counts_moves */
+  uint32_t n_moves; /* counts_moves, counts_turns */
   uint8_t n_doubled;
   uint8_t n_lost;
   uint8_t job;        /* a busq_model_job */

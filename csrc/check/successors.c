@@ -49,7 +49,7 @@ uint32_t busq_successors_find(busq_successors *self, busq_crew *crew, busq_tally
   self->count = busq_model_moves(&crew->model, state, self->moves);
   if (crew->is_by_class)
     check_names(self, crew, tally, state);
-  if (crew->config.reductions & (BUSQ_CHECK_LATE_SUBMITS | BUSQ_CHECK_QUIET_PACKETS))
+  if (crew->config.reductions & (BUSQ_CHECK_LATE_SUBMITS | BUSQ_CHECK_QUIET_PACKETS | BUSQ_CHECK_SILENT_PACKETS))
     self->count = busq_reduce(&crew->model, crew->config.reductions, state, self->moves, self->count, self->room,
                               &tally->facts.contradicted);
   return self->count;

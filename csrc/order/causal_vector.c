@@ -139,6 +139,17 @@ static void vector_rename(const void *from, void *to, const uint32_t *names)
   busq_rename_held(held_of(renamed), names, busq_rename_blocked);
 }
 
+/* A broadcast that all have delivered holds up no message: no clock need count it. */
+static void vector_forget(uint64_t message, uint32_t *clock, void *const *states, uint32_t n_states)
+{
+  for (uint32_t process = 0; process < ((const vector_state *)states[0])->group.n_processes; process++) {
+    bool is_passed = process != busq_message_origin(message);
+    for (uint32_t place = 0; place < n_states && is_passed; place++)
+      is_passed = clock[process] <= ((const vector_state *)states[place])->clock[process];
+    clock[process] = is_passed ? 0 : clock[process];
+  }
+}
+
 static void vector_gauge(const void *state, busq_order_gauge *gauge)
 {
   *gauge = (busq_order_gauge){.held = held_of(state)->count};
@@ -155,10 +166,12 @@ const busq_order busq_order_causal_vector = {
     .n_kinds = 1,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .options = busq_order_may_go_on,
+    .idle_stays = 1u << DATA,
     .head_size = clock_size,
     .buffers = {{BUSQ_HOLDBACK, .others = true, .more = 1}},
     .step = vector_step,
     .rename = vector_rename,
+    .forget = vector_forget,
     .delivers_by_name = true,
     .gauge = vector_gauge,
 };

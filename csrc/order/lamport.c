@@ -278,6 +278,39 @@ static int lamport_step(void *state, const busq_order_event *event, busq_order_e
   return result;
 }
 
+/* Timestamps are compared, and raised above each other.  One that was heard counts as nothing where it is below all that may be
+ * compared with it. */
+static uint64_t lamport_rebase(void *const *states, uint32_t n_states, busq_order_packet *packets, uint32_t n_packets)
+{
+  uint64_t least = UINT64_MAX;
+  if (!goes_on(states[0]))
+    return 0;
+  for (uint32_t process = 0; process < n_states; process++) {
+    const lamport_state *self = states[process];
+    const busq_holdback *queue = queue_of(self);
+    const uint64_t first = queue->count ? busq_holdback_at(queue, 0)->key : UINT64_MAX;
+    least = self->clock < least ? self->clock : least;
+    least = first < least ? first : least;
+  }
+  for (uint32_t place = 0; place < n_packets; place++)
+    if (packets[place].kind == DATA && packets[place].stamp < least)
+      least = packets[place].stamp;
+  const uint64_t base = least ? least - 1 : 0;
+  for (uint32_t process = 0; process < n_states && base; process++) {
+    lamport_state *self = states[process];
+    self->clock -= base;
+    for (uint32_t other = 0; other < self->group.n_processes; other++)
+      self->heard[other] -= self->heard[other] < base ? self->heard[other] : base;
+    for (uint32_t place = 0; place < mine_of(self)->count; place++)
+      busq_outbox_at(mine_of(self), place)->stamp -= base;
+    for (uint32_t place = 0; place < queue_of(self)->count; place++)
+      busq_holdback_at(queue_of(self), place)->key -= base;
+  }
+  for (uint32_t place = 0; place < n_packets && base; place++)
+    packets[place].stamp -= packets[place].kind == DATA ? base : 0;
+  return base;
+}
+
 /* Every message of one's own stands in both buffers, and in the same order; the clock has passed everything seen. */
 static bool lamport_verify(const void *state)
 {
@@ -322,9 +355,11 @@ const busq_order busq_order_lamport = {
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = option_names,
+    .silent_always = 1u << DATA | 1u << FLUSH,
     .head_size = mine_offset,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = lamport_step, /* no rename: names settle ties.  Nothing is quiet: clocks count every DATA and ACK. */
+    .rebase = lamport_rebase,
     .verify = lamport_verify,
     .gauge = lamport_gauge,
 };

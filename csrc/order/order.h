@@ -237,6 +237,13 @@ typedef struct {
   uint32_t quiet_when_all_is_sent;
   uint32_t options_not_quiet; /* busq_order_option: under these, no kind is in quiet_when_all_is_sent */
   uint32_t options_never_quiet; /* and under these, no kind is in either */
+  /* The same where processes die, under BUSQ_OPTION_GO_ON.  A packet whose arrival has no effect, and of one of these kinds, may come
+   * earlier: whatever else its receiver takes before it then has the effects that it has without, in their order, and perhaps more
+   * behind them, deliveries alone if there are others, and comes to the same state with it.  Always; when the news of no death can
+   * come to its receiver before it; or, where it changes no state either: it will never change one, nor have an effect. */
+  uint32_t silent_always;
+  uint32_t silent_at_last;
+  uint32_t idle_stays;
   const busq_order_option_name *options; /* ends with a name that is NULL; may be NULL */
   /* The state: a head that begins with the group, and the buffers behind it.  Where the head has arrays, head_size
    * returns how long it is; where both are 0, it is the group alone. */
@@ -259,6 +266,12 @@ typedef struct {
    * which causes another, come in the order of names: code that looks at more than what was delivered must not rename. */
   void (*rename)(const void *from, void *to, const uint32_t *names);
   uint32_t n_roles;
+  /* Likewise, where processes die; the states are those of all that live.  NULL: there is nothing to be forgotten.
+   *   forget   takes out of the clock of a message what can't matter any more;
+   *   rebase   takes from all timestamps, in states and in packets in flight, what they have in common: the same happens then, with
+   *            timestamps that are smaller by that.  Returns how much it is. */
+  void (*forget)(uint64_t message, uint32_t *clock, void *const *states, uint32_t n_states);
+  uint64_t (*rebase)(void *const *states, uint32_t n_states, busq_order_packet *packets, uint32_t n_packets);
   uint32_t options_by_name; /* busq_order_option */
   bool delivers_by_name;
   bool (*verify)(const void *state);

@@ -191,6 +191,7 @@ const busq_order busq_order_prc = {
     .crashes = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .options = busq_order_may_go_on,
+    .silent_always = 1u << DATA,
     .kinds = kinds,
     .n_kinds = 1,
     .head_size = prc_head_size,

@@ -81,6 +81,7 @@ const busq_order busq_order_sequencer = {
     /* All deliveries at a process other than the coordinator come over the one channel that keeps their order. */
     .quiet_when_all_is_sent = 1u << DATA,
     .options_not_quiet = BUSQ_OPTION_GO_ON,
+    .idle_stays = 1u << DATA,
     .crashes_go_on = BUSQ_CRASH_VALIDITY | BUSQ_CRASH_AGREEMENT | BUSQ_CRASH_UNIFORM | BUSQ_CRASH_GOES_ON,
     .options = busq_order_may_go_on,
     .head_size = busq_successor_head_size,

@@ -264,9 +264,13 @@ const busq_order busq_order_skeen = {
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = busq_order_may_go_on,
+    .silent_always = BUSQ_SURVIVORS_SILENT_ALWAYS,
+    .silent_at_last = BUSQ_SURVIVORS_SILENT_AT_LAST,
+    .idle_stays = BUSQ_SURVIVORS_SILENT_AT_LAST,
     .head_size = skeen_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = skeen_step, /* no rename: names settle ties.  Nothing is quiet: proposals depend on all that came before. */
+    .rebase = busq_survivors_rebase,
     .verify = skeen_verify,
     .gauge = skeen_gauge,
 };
@@ -281,9 +285,13 @@ const busq_order busq_order_abcast = {
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = busq_order_may_go_on,
+    .silent_always = BUSQ_SURVIVORS_SILENT_ALWAYS,
+    .silent_at_last = BUSQ_SURVIVORS_SILENT_AT_LAST,
+    .idle_stays = BUSQ_SURVIVORS_SILENT_AT_LAST,
     .head_size = skeen_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .step = abcast_step,
+    .rebase = busq_survivors_rebase,
     .verify = skeen_verify,
     .gauge = skeen_gauge,
 };

@@ -201,6 +201,32 @@ int busq_survivors_step(void *state, const busq_order_event *event, busq_order_e
   return BUSQ_OK;
 }
 
+/* ---- forgetting ---- */
+
+/* Timestamps are compared, and raised above each other.  One in flight that is below all clocks and keys changes none of them. */
+uint64_t busq_survivors_rebase(void *const *states, uint32_t n_states, busq_order_packet *packets, uint32_t n_packets)
+{
+  uint64_t least = UINT64_MAX;
+  if (!(((const busq_order_group *)states[0])->options & BUSQ_OPTION_GO_ON))
+    return 0;
+  for (uint32_t process = 0; process < n_states; process++) {
+    const survivors_state *self = states[process];
+    const uint64_t first = queue_of(self)->count ? busq_holdback_at(queue_of(self), 0)->key : UINT64_MAX;
+    least = self->clock < least ? self->clock : least;
+    least = first < least ? first : least;
+  }
+  const uint64_t base = least ? least - 1 : 0;
+  for (uint32_t process = 0; process < n_states && base; process++) {
+    survivors_state *self = states[process];
+    self->clock -= base;
+    for (uint32_t place = 0; place < queue_of(self)->count; place++)
+      busq_holdback_at(queue_of(self), place)->key -= base;
+  }
+  for (uint32_t place = 0; place < n_packets && base; place++)
+    packets[place].stamp -= packets[place].stamp < base ? packets[place].stamp : base;
+  return base;
+}
+
 /* ---- looking ---- */
 
 bool busq_survivors_verify(const void *state)

@@ -41,9 +41,16 @@
 
 enum { BUSQ_SURVIVORS_DATA, BUSQ_SURVIVORS_PROPOSAL, BUSQ_SURVIVORS_FINAL, BUSQ_SURVIVORS_FLUSH };
 
+/* For the checker (order.h).  Knowledge of a message only grows, but the news of a death makes a process hand all of it on. */
+enum {
+  BUSQ_SURVIVORS_SILENT_ALWAYS = 1 << BUSQ_SURVIVORS_FLUSH,
+  BUSQ_SURVIVORS_SILENT_AT_LAST = 1 << BUSQ_SURVIVORS_DATA | 1 << BUSQ_SURVIVORS_PROPOSAL | 1 << BUSQ_SURVIVORS_FINAL
+};
+
 /* The bytes before the buffers, under the option; of these the first, an outbox, is not in use. */
 size_t busq_survivors_head_size(const busq_order_group *group);
 int busq_survivors_step(void *state, const busq_order_event *event, busq_order_effects *effects, bool has_timestamps);
+uint64_t busq_survivors_rebase(void *const *states, uint32_t n_states, busq_order_packet *packets, uint32_t n_packets);
 bool busq_survivors_verify(const void *state);
 void busq_survivors_gauge(const void *state, busq_order_gauge *gauge);
 

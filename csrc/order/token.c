@@ -444,6 +444,7 @@ const busq_order busq_order_token = {
      * buffer as OUTPUT_BUFFER has it: a submit asks for the token. */
     .quiet_when_all_is_sent = 1u << DATA,
     .options_never_quiet = BUSQ_OPTION_SAFE,
+    .idle_stays = 1u << DATA | 1u << TOKEN,
     .head_size = token_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}, {BUSQ_HOLDBACK, .own = true, .others = true}},
     .init = token_init,

@@ -477,6 +477,8 @@ const busq_order busq_order_wbam = {
     .kinds = kinds,
     .n_kinds = sizeof kinds / sizeof *kinds,
     .options = option_names,
+    .silent_always = 1u << DELIVERED,
+    .idle_stays = 1u << ACK | 1u << DATA | 1u << DELIVER | 1u << NEWLEADER_ACK | 1u << NEWSTATE_ACK,
     .head_size = wbam_head_size,
     .buffers = {{BUSQ_OUTBOX, .own = true}},
     .init = wbam_init,

@@ -362,7 +362,7 @@ TEST(test_wrong_arguments_are_errors_that_say_what_is_expected)
               {"skeen", offsetof(busq_check_config, fan_out_max), 0, "expected 1 to 2"},
               {"cykas", offsetof(busq_check_config, behaviour), 4, "no behaviour 4"},
               {"cykas", offsetof(busq_check_config, search), 3, "no search 3"},
-              {"cykas", offsetof(busq_check_config, reductions), 8, "no reduction 0x8"},
+              {"cykas", offsetof(busq_check_config, reductions), 32, "no reduction 0x20"},
               {"cykas", offsetof(busq_check_config, threads), 0, "0 threads: expected 1 to 64"},
               {"cykas", offsetof(busq_check_config, threads), 65, "65 threads: expected 1 to 64"},
               {"cykas", offsetof(busq_check_config, lost_max), 1, "only none and fifo:on_gap=skip"}};

@@ -27,12 +27,14 @@ SLOW = (
     "abcast",
     "bus1",
     "lamport-literal",
+    "wbam:on_crash=go-on",
 )
 DECIDED = ("skeen:on_crash=go-on", "abcast:on_crash=go-on")  # by destinations, which takes long to search
 TWO_TO_ALL = [[{0, 1, 2}], [{0, 1, 2}], [{2}]]
 MULTICAST = [name for name in GO_ON if not parse(name)[0].point_to_point]
 CAUSAL = ("causal-matrix", "ses", "ks")  # with 1 message each, what was for others alone stops none
 EAGER = [[{1}, {2}], [{2}, {0}], [{0}, {1}]]  # with 1 message each there is no secret
+MORTAL = ("silent-packets", "forgetting")
 EVERY = [*(name for name in ORDERS), *GO_ON]
 
 
@@ -290,4 +292,50 @@ def test_what_can_t_be_is_refused() -> None:
 
 def test_nothing_changes_where_nobody_dies() -> None:
     assert "agreement" not in run("none", 2, 1).verdicts
-    assert (bool(run("none", 2, 1).reductions), run("none", 2, 1, crashes=1).reductions) == (True, ())
+    assert set(run("none", 2, 1).reductions) == {"late-submits", "quiet-packets", "symmetry"}
+    assert run("none", 2, 1, crashes=1).reductions == MORTAL
+    assert run("none", 2, 2, crashes=1, application="reply").reductions == ()
+
+
+@pytest.mark.parametrize("bound", [(2, 2), (3, 1)], ids=str)
+@pytest.mark.parametrize("order", slow_marked([*EVERY, "wbam:on_crash=go-on"]))
+def test_reductions_change_no_verdict_where_processes_die(order: str, bound: tuple[int, int]) -> None:
+    options: list[dict[str, object]] = [{}, {"crashes": bound[0] - 1}]
+    options += [{"to_self": True}] if bound == (2, 2) and not parse(order)[0].point_to_point else []
+    for some in options:
+        bare = searched(order, *bound, properties=(), reductions=(), **some)
+        for chosen in (MORTAL, MORTAL[:1], MORTAL[1:]):
+            found = searched(order, *bound, properties=(), reductions=chosen, **some)
+            assert found.complete
+            assert [one.contradicted for one in found.searches] == [0] * len(found.searches)
+            assert found.unique_states <= bare.unique_states
+            assert {name: one.ok for name, one in found.verdicts.items()} == {
+                name: one.ok for name, one in bare.verdicts.items()
+            }
+
+
+@pytest.mark.parametrize("order", ["none", "causal-vector", "sequencer", "token", "lamport:on_crash=go-on"])
+def test_what_is_forgotten_makes_no_way_longer(order: str) -> None:
+    options: dict[str, object] = {"properties": TAKEN, "search": "breadth", "to_self": True}
+    bare, found = (searched(order, 2, 2, reductions=chosen, **options) for chosen in ((), MORTAL))
+    assert (bare.reductions, found.reductions) == ((), MORTAL[1:])
+    steps = [one and len(one.steps) for one in (bare.counterexample, found.counterexample)]
+    assert (steps[0], found.unique_states <= bare.unique_states) == (steps[1], True)
+
+
+def test_no_packet_is_silent_where_sends_are_judged_by_their_place() -> None:
+    options: dict[str, object] = {"properties": ["mysterious"], "search": "depth"}
+    order = "lamport:on_crash=go-on"
+    silent, heard = (searched(order, 2, 2, reductions=chosen, **options) for chosen in (MORTAL[:1], ()))
+    assert silent.unique_states == heard.unique_states
+
+
+# To its end, with one death: 3 processes with 2 messages each to both others.  The states.
+ENDS = {"sequencer": 933_775, "token": 3_025_695, "causal-vector": 3_601_380}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("order", ENDS)
+def test_with_one_death_every_execution_of_two_messages_each_holds(order: str) -> None:
+    found = searched(f"{order}:on_crash=go-on", messages=2)
+    assert (found.holds, found.complete, found.unique_states) == (True, True, ENDS[order])

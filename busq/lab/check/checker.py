@@ -75,18 +75,18 @@ def run(
 
     `crashes`: so many processes die, at any moment, in the middle of a step too (how: csrc/check/crashes.h); then what
     the order keeps is judged (`busq.orders.Order.under_crashes`) of "lost" and "stuck", which only the living have,
-    "agreement" and "uniform", and what it claims about order.  At most 4 processes, and without reductions.
+    "agreement" and "uniform", and what it claims about order.  At most 4 processes.
 
     `properties` that are judged, that is, whose violation ends the search: by default (None) what the order claims
     (with the network that it needs), what every order must keep (lost, duplicated, phantom), stuck, refused, buffers,
     endless, kept, invariant, and genuine where no third process takes part in a message.  (): all is searched, whatever
     breaks; so it is by default where packets are doubled and the order does not promise to bear that.
 
-    `reductions`: names from ALL, or none.  `search`: "depth" or "breadth" first; "auto" is depth first, and after a
-    violation breadth first for the shortest one.  `walks` random executions, the first drawn from `seed`, the next from
-    `seed` + 1, and so on.  `depth` bounds the steps of an execution (2048 at most), `threads` are by default as many as
-    there are cores, `memory` is in bytes (by default half of what is free, at most 16 GiB), `seconds` bounds the time.
-    `progress` is called ten times a second at most.
+    `reductions`: names from ALL, or none; where processes die, those that bear it.  `search`: "depth" or "breadth"
+    first; "auto" is depth first, and after a violation breadth first for the shortest one.  `walks` random executions,
+    the first drawn from `seed`, the next from `seed` + 1, and so on.  `depth` bounds the steps of an execution (2048 at
+    most), `threads` are by default as many as there are cores, `memory` is in bytes (by default half of what is free,
+    at most 16 GiB), `seconds` bounds the time.  `progress` is called ten times a second at most.
 
     Where memory, time, depth or the room for packets is not enough, the result has that, and what was seen until then.
     Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
@@ -322,4 +322,4 @@ def _why(search: Search) -> str:
 
 def _bearable(reductions: Sequence[str]) -> tuple[str, ...]:
     """Those under which the shortest violation is still among the executions."""
-    return tuple(name for name in reductions if name != "quiet-packets")
+    return tuple(name for name in reductions if name not in ("quiet-packets", "silent-packets"))

@@ -26,7 +26,10 @@ REDUCTIONS = {
     "late-submits": lib.BUSQ_CHECK_LATE_SUBMITS,
     "quiet-packets": lib.BUSQ_CHECK_QUIET_PACKETS,
     "symmetry": lib.BUSQ_CHECK_SYMMETRY,
+    "silent-packets": lib.BUSQ_CHECK_SILENT_PACKETS,
+    "forgetting": lib.BUSQ_CHECK_FORGETTING,
 }
+_MORTAL = ("silent-packets", "forgetting")  # where processes die, of a free application; the others where none does
 ALL: tuple[str, ...] = tuple(REDUCTIONS)
 APPLICATIONS = {
     "free": lib.BUSQ_CHECK_FREE,
@@ -134,7 +137,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         claimed=owed if has_its_network(protocol, options["network"]) else (),
         judged=_judged(order, owed, known, asked, kept),
         known=known,
-        reductions=_reductions(() if options["crashes"] else asked_reductions),
+        reductions=_reductions(asked_reductions, mortal=options["crashes"] > 0, application=options["application"]),
         search=search,
         walks=arguments.whole("walks", walks, 1, 10**15) if walks is not None else _WALKS,
         depth=arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
@@ -293,12 +296,14 @@ def _judged(
     return tuple(name for name in known if owed and (name in owed or name in BEYOND) and name not in left_out)
 
 
-def _reductions(asked: Iterable[str]) -> tuple[str, ...]:
+def _reductions(asked: Iterable[str], *, mortal: bool, application: str) -> tuple[str, ...]:
+    """Those that fit, of those that are asked for."""
     chosen = set(arguments.names("reductions", asked))
     strange = sorted(chosen - set(REDUCTIONS))
     if strange:
         raise ValueError(f"reductions: {strange[0]!r} is none: expected {', '.join(REDUCTIONS)}")
-    return tuple(name for name in REDUCTIONS if name in chosen)
+    chosen -= set() if not mortal or application == "free" else set(_MORTAL)
+    return tuple(name for name in REDUCTIONS if name in chosen and (name in _MORTAL) == mortal)
 
 
 def _cores() -> int:

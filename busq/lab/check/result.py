@@ -115,8 +115,8 @@ class Figures:
 class Search(Figures):
     """One search of those that a check took: `search` is "depth", "breadth" or "walk"; the rest as in Result.
 
-    `counts_moves`: the number of steps so far belongs to a state, so that going in circles would show.  `contradicted`:
-    how often something that a reduction takes for granted was tried and found wrong.
+    `counts_moves`: how many steps have brought about the next and nothing else belongs to a state, so that going in
+    circles would show.  `contradicted`: how often what a reduction takes for granted was tried and found wrong.
     """
 
     search: str
