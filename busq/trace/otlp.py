@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of OpenTelemetry: OTLP in JSON, an export request on each line, as SDKs and the collector write it to files.
+"""Spans of OpenTelemetry: OTLP in JSON, an export request on each line, as SDKs and the collector write it to files, or
+with the names of fields that Protobuf has (`resource_spans`), as its own printers can.
 
 `busq.trace.jaeger` and `busq.trace.zipkin` read spans, too, and `read_with` makes events of them in the same way.
 
@@ -44,8 +45,8 @@ from busq.trace.spans import CONSUMER, PRODUCER, Context, Span, Spans
 
 __all__ = ["is_log", "read", "read_with"]
 
-_BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"resource(Spans|Logs|Metrics)"\s*:')
-_SPANS = re.compile(rb'^\s*\{\s*"resourceSpans"\s*:', re.MULTILINE)
+_BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"resource(Spans|Logs|Metrics|_spans|_logs|_metrics)"\s*:')
+_SPANS = re.compile(rb'^\s*\{\s*"resource(Spans|_spans)"\s*:', re.MULTILINE)
 _ORDERS = ("fifo", "causal", "consistent", "total", "synchronous")
 _SENDS = ("fifo", "causal", "synchronous")
 _PASTS = ("causal", "synchronous")
@@ -54,8 +55,8 @@ _PASTS = ("causal", "synchronous")
 def is_log(head: bytes) -> bool:
     """Return whether a text may be such a file, from how it begins; metrics and logs may stand between the spans.
 
-    >>> is_log(b'{"resourceSpans":[]}'), is_log(b'{"resourceMetrics":[]}'), is_log(b'{"host": "a"}')
-    (True, False, False)
+    >>> is_log(b'{"resourceSpans":[]}'), is_log(b'{"resource_spans":[]}'), is_log(b'{"resourceMetrics":[]}')
+    (True, True, False)
     """
     return bool(_BEGINS.match(head) and _SPANS.search(head.removeprefix(b"\xef\xbb\xbf")))
 

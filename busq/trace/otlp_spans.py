@@ -14,6 +14,8 @@ from busq.trace.text import BadLines
 
 __all__ = ["parse"]
 
+_UNDERSCORE = re.compile("_([a-z])")
+
 
 def parse(path: str, parsed: Spans) -> None:
     """Add the spans of a file; OSError."""
@@ -22,6 +24,8 @@ def parse(path: str, parsed: Spans) -> None:
 
 def _spans_in(request: Any, path: str, line: int, bad: BadLines) -> Iterator[Span]:
     """Give the spans of a request; what is wrong with one of them does not spoil the others."""
+    if isinstance(request, dict) and any("_" in key for key in request):
+        request = _in_camel_case(request)
     if not isinstance(request, dict) or not request.keys() & {"resourceSpans", "resourceLogs", "resourceMetrics"}:
         bad.add(line, json.dumps(request))
         return
@@ -38,6 +42,19 @@ def _spans_in(request: Any, path: str, line: int, bad: BadLines) -> Iterator[Spa
                     yield span
     except (BadSpan, AttributeError) as error:
         bad.add(line, json.dumps(request), str(error) if isinstance(error, BadSpan) else "a resource that is no object")
+
+
+def _in_camel_case(value: Any) -> Any:
+    """Return a value with the names of its fields as JSON has them; those that Protobuf has are told by `_`.
+
+    >>> _in_camel_case({"scope_spans": [{"trace_id": "a_b", "start_time_unix_nano": 7}]})
+    {'scopeSpans': [{'traceId': 'a_b', 'startTimeUnixNano': 7}]}
+    """
+    if isinstance(value, list):
+        return [_in_camel_case(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {_UNDERSCORE.sub(lambda found: found[1].upper(), key): _in_camel_case(its) for key, its in value.items()}
 
 
 def _attributes(raw: Any) -> dict[str, str]:

@@ -9,6 +9,7 @@ import gzip
 import json
 import queue
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,24 @@ def test_a_request_may_be_printed_over_many_lines(tmp_path: Path) -> None:
     together = {"resourceSpans": [one for request in orders().requests for one in request["resourceSpans"]]}
     run = read(tmp_path, json.dumps(together, indent=2))
     assert story(run) == story(read(tmp_path, orders()))
+
+
+def in_snake_case(value: Any) -> Any:
+    """Fields as Protobuf names them; attributes keep their names."""
+    if isinstance(value, dict):
+        return {
+            re.sub("[A-Z]", lambda found: "_" + found[0].lower(), key): in_snake_case(its) for key, its in value.items()
+        }
+    return [in_snake_case(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_fields_may_have_the_names_that_protobuf_has(indent: int | None, tmp_path: Path) -> None:
+    together = {"resourceSpans": [one for request in orders().requests for one in request["resourceSpans"]]}
+    text = json.dumps(in_snake_case(together), indent=indent)
+    assert '"resource_spans"' in text
+    run = read(tmp_path, text)
+    assert (story(run), kinds(run)) == (story(read(tmp_path, orders())), ALWAYS)
 
 
 def test_metrics_and_logs_between_them_are_passed_over(tmp_path: Path) -> None:
