@@ -3,7 +3,8 @@
 
 What was taken for the message may name rows, and have another value in each; what was taken for the process may be its
 host, where destinations name services, or the broker that wrote the log, and is then the only one.  Nothing is known of
-the messages then, unless the user has named that column.  The same holds where kinds are numbers, which another program
+the messages then, unless the user has named that column, or it is called a message: of one that seems to name rows
+nevertheless, a finding says so.  The same holds where kinds are numbers, which another program
 may count otherwise than busq does, and no destinations of sends show which are sends.
 """
 
@@ -76,6 +77,8 @@ def doubted(
         made = ("phantom", *OF_MESSAGES)
         told = f"{path}: {what}: {text}"
         yield Finding("other-column", told, phantoms, path, is_error=False, may_hide=OF_MESSAGES, may_invent=made)
+    elif are_unsent and (text := look.rows_named()):
+        yield Finding("row-names", f"{path}: {what}: {text}", phantoms, path, is_error=False)
 
 
 def is_doubted(findings: Iterable[Finding]) -> bool:
@@ -140,9 +143,15 @@ class _Look:
         values = sent[taken] + got[taken]
         if got[taken] and all(" " in value for value in values):
             return f"the column {taken!r} seems to say what was done: --field message=COLUMN names another one"
-        if taken.lower() in _ANY_ROW and len(got[taken]) >= _VALUES_MIN and len(set(values)) == len(values):
-            return f"the column {taken!r} seems to name rows, not messages: --field message=COLUMN names another one"
-        return ""
+        return self.rows_named() if taken.lower() in _ANY_ROW else ""
+
+    def rows_named(self) -> str:
+        """Return that the message seems to be that of a row alone, if each row has another one; "" for one that is."""
+        taken = self.options.get("field.message", self.columns.get("message", ""))
+        values = [self.values(records, taken) for records in (self.sent, self.got)]
+        if len(values[1]) < _VALUES_MIN or len(set(values[0] + values[1])) < len(values[0] + values[1]):
+            return ""
+        return f"the column {taken!r} seems to name rows, not messages: --field message=COLUMN names another one"
 
     def processes(self, phantoms: int) -> str:
         """Return which column seems to be the process, if no process delivers that is a destination; "" for none."""

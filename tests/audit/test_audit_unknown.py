@@ -367,7 +367,11 @@ def test_a_column_that_names_rows_is_no_message(
     write_table("\n".join(lines) + "\n", tmp_path / f"a.{ending}")
     (run,) = busq.audit.audit(tmp_path, options=options, checks=["fifo", "phantom"]).runs
     assert [told in one.text for one in run.findings if one.kind == "other-column"] == [True] * bool(told)
-    is_known = "valid" if options == {"field.message": "order"} else "invalid"
+    are_rows = not told and options != {"field.message": "order"}
+    assert [one.kind for one in run.findings if "seems to name rows" in one.text] == (
+        ["row-names"] if are_rows else ["other-column"] * bool(told)
+    )
+    is_known = "invalid" if are_rows else "valid"
     assert verdicts(run) == {"phantom": "unknown" if told else is_known, "fifo": "unknown" if told else "valid"}
 
 
