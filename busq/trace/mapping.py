@@ -39,7 +39,7 @@ from busq.trace.tables import in_one_piece
 from busq.trace.vague_rows import pass_vague
 from busq.trace.vector_clocks import Event, messages
 
-__all__ = ["PROCESSES_MAX", "Processes", "indexed", "mapped", "named", "numbered", "same_type"]
+__all__ = ["PROCESSES_MAX", "Processes", "indexed", "longest_list", "mapped", "named", "numbered", "same_type"]
 
 PROCESSES_MAX = 65536
 _MAPPED = frozenset({"process", "kind", "message", "destinations", "sender"})

@@ -20,6 +20,7 @@ from busq.trace import foreign
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
+from busq.trace.mapping import longest_list
 from busq.trace.own_names import name_senders
 from busq.trace.parquet_head import Head, head_of, run_column, runs_of, with_file
 from busq.trace.queue_readers import queues_of, resolved
@@ -309,9 +310,11 @@ def _processes_in(table: pa.Table, *, all_of_them: bool) -> set[int]:
     least, greatest = min((end["min"] for end in ends), default=0), max((end["max"] for end in ends), default=-1)
     if least < 0 or greatest >= PROCESSES_DENSE:
         raise foreign.NeedsNames
+    width = longest_list(table["clock"]) if "clock" in table.column_names else 0
+    counted = set(range(greatest + 1, min(width, PROCESSES_DENSE)))  # of clocks, which may know of more
     if not all_of_them:
-        return {int(greatest)} - {-1}
-    return {one for column in named for one in pc.unique(column).to_pylist() if one is not None}
+        return {max({int(greatest), *counted})} - {-1}
+    return counted | {one for column in named for one in pc.unique(column).to_pylist() if one is not None}
 
 
 def _named(names: Sequence[str], count: int) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def _profile(events: DataFrame) -> DataFrame:
         F.max(F.when(of(Kind.DIE), F.col("position"))).alias("died_high"),
         F.max(F.when(of(Kind.JOIN), F.col("position"))).alias("joined_high"),
         F.max(F.when(send, F.col("message"))).alias("highest"),
-        F.max(F.array_max("destinations")).alias("farthest"),
+        F.greatest(F.max(F.array_max("destinations")), F.max(F.size("clock")) - 1).alias("farthest"),
         count(both & F.col("stamp").isNull()).alias("unstamped"),
         F.min(F.when(both, F.col("stamp"))).alias("stamp_low"),
         F.max(F.when(both, F.col("stamp"))).alias("stamp_high"),

@@ -233,6 +233,8 @@ class _Segment:
         self._note_stamps(stamps, messages, send, delivery)
         arrived = delivery | ((kinds == Kind.PASS) & has["message"])  # what was passed is as little lost
         self._note_deliveries(messages[arrived], stamps[arrived])
+        if has["clock"].any():  # which may know of more processes
+            _add(self.facts, {"farthest": (pc.max(pc.list_value_length(column["clock"])).as_py() or 0) - 1})
         if send.any():
             chosen = column["destinations"].filter(pa.array(send))
             self._note_sends(messages[send], stamps[send], chosen)
