@@ -3,9 +3,9 @@
 
 What was taken for the message may name rows, and have another value in each; what was taken for the process may be its
 host, where destinations name services, or the broker that wrote the log, and is then the only one.  Nothing is known of
-the messages then, unless the user has named that column, or it is called a message: of one that seems to name rows
-nevertheless, a finding says so.  The same holds where kinds are numbers, which another program
-may count otherwise than busq does, and no destinations of sends show which are sends.
+the messages then, unless the user has named that column, or it is called a message: then a finding reports what seems
+to name rows.  The same holds where kinds are numbers, which another program may count otherwise than busq does, and no
+destinations of sends show which are sends.
 """
 
 from __future__ import annotations

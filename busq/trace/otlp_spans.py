@@ -45,7 +45,7 @@ def _spans_in(request: Any, path: str, line: int, bad: BadLines) -> Iterator[Spa
 
 
 def _in_camel_case(value: Any) -> Any:
-    """Return a value with the names of its fields as JSON has them; those that Protobuf has are told by `_`.
+    """Return a value whose fields have their names in JSON, as `traceId`, in the place of those in Protobuf.
 
     >>> _in_camel_case({"scope_spans": [{"trace_id": "a_b", "start_time_unix_nano": 7}]})
     {'scopeSpans': [{'traceId': 'a_b', 'startTimeUnixNano': 7}]}
