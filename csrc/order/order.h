@@ -364,6 +364,11 @@ static inline uint32_t busq_order_processes_max(const busq_order *order, uint32_
   return options & BUSQ_OPTION_GO_ON || order->traits & BUSQ_ORDER_REPLICATED ? BUSQ_ORDER_MORTALS_MAX : UINT32_MAX;
 }
 
+enum { BUSQ_ORDER_SAFE_BITS = 24 };
+
+/* BUSQ_INVALID where a group may have more messages in flight at a time than its order bears. */
+int busq_order_check_in_flight(uint32_t options, uint64_t n_messages);
+
 static inline uint64_t busq_message_name(uint32_t origin, uint32_t number)
 {
   return (uint64_t)origin << 32 | number;

@@ -117,6 +117,17 @@ int busq_order_examine(uint32_t number, busq_order_facts *facts)
   return BUSQ_OK;
 }
 
+int busq_order_check_in_flight(uint32_t options, uint64_t n_messages)
+{
+  const uint64_t most = options & BUSQ_OPTION_SAFE ? (UINT64_C(1) << BUSQ_ORDER_SAFE_BITS) - 1 : UINT64_MAX;
+  if (n_messages <= most)
+    return BUSQ_OK;
+  return busq_error(BUSQ_INVALID,
+                    "token:delivery=safe, and %llu messages that may be in flight: a token has room for %llu; use fewer "
+                    "processes or messages, or a smaller capacity",
+                    (unsigned long long)n_messages, (unsigned long long)most);
+}
+
 const char *busq_order_kind_name(uint32_t number, uint32_t kind)
 {
   const busq_order *order = numbered(number);

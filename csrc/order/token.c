@@ -46,7 +46,8 @@
  *
  * So what one process delivers, even one that dies then, every process has received.  Not that all deliver it:
  * that takes the token, which is lost with a process.  The price is two rounds of the token before a delivery.
- * Fewer than 2^24 messages in flight at a time, and 2^40 in all, have room in a token.
+ * Fewer than 2^24 messages in flight at a time have room in a token, which drivers see to (busq_order_check_in_flight).  So have 2^40 in
+ * all, which are not counted: a million a second for twelve days.
  *
  * With the option on_crash=go-on, over channels that keep the order, each death ends a token, wherever it is, and the survivors
  * agree on what it has numbered before the lowest of them makes another one:
@@ -72,7 +73,7 @@ enum { DATA, TOKEN, WANT, FLUSH };
 /* Of a TOKEN with delivery=safe: its stamp is the next number, and above it how many numbers before that are beyond aru.
  * Its note is idle, above it the process that has set aru, where any number is beyond it, and above that, where processes may
  * die, how many are dead. */
-enum { NUMBER_BITS = 40, IDLE_BITS = 16, DEAD_AT = 26 };
+enum { NUMBER_BITS = 64 - BUSQ_ORDER_SAFE_BITS, IDLE_BITS = 16, DEAD_AT = 26 };
 enum { AWAY, WORKING, PARKED }; /* where the token is */
 
 static const busq_order_kind kinds[] = {{"data", true}, {"token", false}, {"want", false}, {"flush", false}};

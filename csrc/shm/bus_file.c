@@ -99,7 +99,7 @@ static int region_boot_id(uint8_t boot_id[16])
 /* ---- creating ---- */
 
 /* The order's name, with options, is kept as it was written. */
-static int region_check_order(const char *order, uint32_t peers)
+static int region_check_order(const char *order, uint32_t peers, uint32_t capacity)
 {
   uint32_t options;
   if (!order || strcmp(order, "bus1") == 0)
@@ -109,9 +109,9 @@ static int region_check_order(const char *order, uint32_t peers)
   const busq_order *found = busq_order_parse(order, &options);
   if (!found)
     return BUSQ_INVALID;
-  return peers > busq_order_processes_max(found, options)
-             ? busq_error(BUSQ_INVALID, "order \"%s\" for %u peers: expected at most %d", order, peers, BUSQ_ORDER_MORTALS_MAX)
-             : BUSQ_OK;
+  if (peers > busq_order_processes_max(found, options))
+    return busq_error(BUSQ_INVALID, "order \"%s\" for %u peers: expected at most %d", order, peers, BUSQ_ORDER_MORTALS_MAX);
+  return busq_order_check_in_flight(options, (uint64_t)peers * (capacity > peers ? capacity : peers));
 }
 
 static bool region_takes_larger(const busq_config *config)
@@ -143,7 +143,7 @@ static int region_check_config(const busq_config *config, busq_geometry *geometr
                       config->peers, config->capacity, (unsigned long long)config->arena_bytes, BUSQ_LAYOUT_PEERS_MAX,
                       BUSQ_LAYOUT_CAPACITY_MAX, (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MIN,
                       (unsigned long long)BUSQ_LAYOUT_ARENA_BYTES_MAX);
-  return region_check_order(config->order, config->peers);
+  return region_check_order(config->order, config->peers, config->capacity);
 }
 
 static int region_reserve(busq_bus *bus, const char *directory)

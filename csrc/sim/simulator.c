@@ -143,6 +143,8 @@ static int prepare(busq_sim *sim, uint64_t end_ns)
 {
   int result = count_sends(sim, end_ns);
   if (result == BUSQ_OK)
+    result = busq_order_check_in_flight(sim->options, sim->n_messages);
+  if (result == BUSQ_OK)
     result = init_states(sim);
   for (uint32_t number = 0; number < sim->config.processes && result == BUSQ_OK; number++)
     result = schedule_next(sim, number);

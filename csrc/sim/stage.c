@@ -708,6 +708,9 @@ int busq_stage_new(const char *order, const busq_stage_config *config, busq_stag
     return BUSQ_INVALID;
   if (config->processes > busq_order_processes_max(found, options))
     return busq_error(BUSQ_INVALID, "%s: %u processes: expected at most %d", order, config->processes, BUSQ_ORDER_MORTALS_MAX);
+  const int checked = busq_order_check_in_flight(options, (uint64_t)config->processes * config->waiting_max);
+  if (checked != BUSQ_OK)
+    return checked;
   busq_stage *stage = calloc(1, sizeof *stage);
   if (!stage)
     return out_of_memory();

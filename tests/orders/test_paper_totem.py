@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from plays import steps, to_some
 
+import busq
+from busq import sim
 from busq.stage import Stage
 
 
@@ -51,3 +54,16 @@ def test_each_message_goes_to_all_once_and_the_token_makes_more_rounds(n: int) -
 def test_one_process_alone_has_nothing_to_wait_for() -> None:
     stage = Stage("token:delivery=safe", 1)
     assert [event.kind for event in stage.submit(0, to=[0])] == ["submit", "sent", "deliver", "done"]
+
+
+def test_no_more_messages_may_be_in_flight_than_a_token_has_room_for(make_bus: Callable[..., busq.Bus]) -> None:
+    """The count of what is beyond aru has 24 bits."""
+    Stage("token:delivery=safe", 1, waiting_max=2**24 - 1)
+    Stage("token", 1, waiting_max=2**24)
+    refused = "16777216 messages that may be in flight: a token has room for 16777215"
+    with pytest.raises(ValueError, match=refused):
+        Stage("token:delivery=safe", 4, waiting_max=2**22)
+    with pytest.raises(ValueError, match=refused):
+        make_bus(order="token:delivery=safe", peers=4, capacity=2**22)
+    with pytest.raises(ValueError, match=refused):
+        sim.run(sim.Config(order="token:delivery=safe", processes=2, messages_per_process=2**23))
