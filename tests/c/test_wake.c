@@ -11,6 +11,7 @@
 #include "record/recorder.h"
 #include "shm/memory/peer.h"
 #include "shm/wait/pacing.h"
+#include "shm/wait/send_call.h"
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -459,4 +460,32 @@ TEST(test_who_waits_for_a_thread_that_maps_the_trace_steps_aside)
   end_all(&thread, 1);
   busq_recorder_stop(recorder);
   busq_recorder_free(recorder);
+}
+
+/* ---- its own queue ---- */
+
+typedef struct {
+  int second; /* the result behind a first attempt that finds the peer's own queue full */
+  uint32_t *n_attempts;
+} played;
+
+static int play(busq_peer *peer, const void *arguments, uint64_t *failed_targetp)
+{
+  const played *self = arguments;
+  *failed_targetp = busq_peer_address(peer);
+  return ++*self->n_attempts == 2 ? self->second : BUSQ_FULL;
+}
+
+/* The thread that received has ended, since the peer was closed, or after it had made room: both come to be seen by one
+ * attempt more. */
+TEST(test_a_queue_whose_last_reader_has_ended_is_looked_at_once_more)
+{
+  static const int results[][2] = {{BUSQ_CLOSED, BUSQ_CLOSED}, {BUSQ_OK, BUSQ_OK}, {BUSQ_FULL, BUSQ_OWN_FULL}};
+  meet(1, 8, 4096);
+  busq_peer *peer = join("a");
+  for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
+    uint32_t n_attempts = 0;
+    CHECK_EQUAL(busq_send_wait(peer, play, &(played){results[i][0], &n_attempts}, -1), results[i][1]);
+    CHECK_EQUAL(n_attempts, 2);
+  }
 }

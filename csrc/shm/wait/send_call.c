@@ -206,8 +206,22 @@ static int room_wait_check(waited_room *room, busq_peer *peer, uint64_t failed_t
   if (BUSQ_LIKELY(!is_its_own(peer, failed_target)))
     return BUSQ_OK;
   room->is_of_own = busq_readers_await(peer);
-  if (room->is_of_own || other_readers_await(peer))
-    return BUSQ_OK;
+  return room->is_of_own || other_readers_await(peer) ? BUSQ_OK : BUSQ_OWN_FULL;
+}
+
+/* One more attempt, also where no reader is left: the last one may have made room before it ended, or ended because the
+ * peer was closed.
+ *
+ *      sender   finds no room
+ *      another  closes the peer, or empties the queue
+ *      reader   sees that nothing comes any more; its thread ends
+ *      sender   finds itself alone: closed, and not full for ever */
+static int room_wait_attempt(busq_peer *peer, busq_room_attempt *attempt, const void *arguments, bool is_alone,
+                             uint64_t *failed_targetp)
+{
+  const int result = attempt(peer, arguments, failed_targetp);
+  if (result != BUSQ_FULL || !is_alone || !is_its_own(peer, *failed_targetp))
+    return result;
   return busq_error(BUSQ_OWN_FULL,
                     "the queue of \"%.255s\" is full, and \"%.255s\" itself sends to it, while no other thread or reader "
                     "receives from it: the call would wait for itself; receive first, and send again",
@@ -257,17 +271,16 @@ __attribute__((noinline)) static int room_wait(busq_peer *peer, busq_room_attemp
   waited_room room = {0};
   busq_wait wait;
   int result = room_wait_check(&room, peer, failed_target);
-  if (result != BUSQ_OK)
-    return result;
   room.leaves_yields_out =
       failed_target != BUSQ_NO_TARGET && busq_pacing_leaves_yields_out(peer, &peer->pacing.room_yields);
   busq_pacing_let_room_gather(peer);
   busq_wait_begin_for(&wait, room_sequence(peer, failed_target), timeout_ns);
   (void)busq_wait_is_over(&wait); /* the time counts from now on */
   do {
-    result = room_wait_turn(&room, peer, &wait, failed_target, n_targets);
-    if (result == BUSQ_OK)
-      result = attempt(peer, arguments, &failed_target);
+    if (result != BUSQ_OWN_FULL)
+      result = room_wait_turn(&room, peer, &wait, failed_target, n_targets);
+    if (result == BUSQ_OK || result == BUSQ_OWN_FULL)
+      result = room_wait_attempt(peer, attempt, arguments, result == BUSQ_OWN_FULL, &failed_target);
   } while (result == BUSQ_FULL);
   room_wait_end(peer, &room, &wait, result);
   return result;
