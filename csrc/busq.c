@@ -16,8 +16,8 @@
 #include "shm/wait/descriptor.h"
 #include "shm/wait/send_call.h"
 #include "shm/wake/named_pipe.h"
-#include "shm/wake/lives.h"
-#include "shm/wake/room.h"
+#include "shm/wake/end_watch.h"
+#include "shm/wake/room_request.h"
 #include "shm/wake/wake.h"
 #include <string.h>
 

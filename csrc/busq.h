@@ -533,7 +533,7 @@ void busq_peer_request_end(busq_peer *replies, uint64_t number);
 uint64_t busq_peer_request_life(busq_peer *replies, uint64_t number, uint64_t target, uint64_t began);
 /* Asks the kernel about it. */
 int busq_peer_life_goes_on(busq_peer *peer, uint64_t life);
-/* Makes the peer's descriptor readable at the end of that life; BUSQ_EMPTY where nothing can report that (wake/lives.h). */
+/* Makes the peer's descriptor readable at the end of that life; BUSQ_EMPTY where nothing can report that (wake/end_watch.h). */
 int busq_peer_watch_life(busq_peer *peer, uint64_t life);
 /* Wakes a thread of this process that waits for what this peer receives. */
 void busq_peer_wake(busq_peer *peer);

@@ -259,9 +259,9 @@ class _Command:
             if not os.path.isdir(folder):
                 raise Refusal(f"{path}: there is no folder {folder}")
         if diagram and diagram != "-":
-            from busq.lab import picture
+            from busq.lab import picture_path
 
-            if fault := picture.fault(diagram):
+            if fault := picture_path.fault(diagram):
                 raise Refusal(f"--diagram {fault}")
 
     def _check_output(self, sources: Sequence[Source]) -> None:

@@ -243,9 +243,9 @@ class Size(ParamType[int]):
 
 def check_picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Refuse, before a long run, a picture that can't be written."""
-    from busq.lab import picture
+    from busq.lab import picture_path
 
-    fault = picture.fault(value) if value else None
+    fault = picture_path.fault(value) if value else None
     if fault:
         raise click.BadParameter(fault, ctx, param)
     return value

@@ -200,10 +200,10 @@ def _write(result: dict[str, Any], stem: str | None, plot: str | None) -> None:
 
 
 def _draw_ratios(result: dict[str, Any], path: str, is_asked_for: bool) -> None:
-    from busq.lab import picture
+    from busq.lab import picture_path
 
     ratios: Any = importlib.import_module("busq.bench.picture")
-    fault = picture.fault(path)
+    fault = picture_path.fault(path)
     if fault is None:
         try:
             with plain_errors():

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from busq._util.humanize import duration
 from busq.cli import show
-from busq.lab import picture
+from busq.lab.palette import BAR, GRID, INK
 from busq.trial.soak.conductor import PERCENTILES, Outcome
 from busq.trial.soak.judge.findings import COUNTED, upper_ns
 
@@ -104,14 +104,14 @@ def draw(outcome: Outcome, path: str | os.PathLike[str]) -> None:
     widths_ms = [left_ms * (10 ** (1 / per_decade) - 1) for left_ms in lefts_ms]
     figure, axis = pyplot.subplots(figsize=(8, 4.2), layout="constrained")
     counts = [bins[step] for step in sorted(bins)]
-    axis.bar(lefts_ms, counts, widths_ms, align="edge", color=picture.BAR, zorder=2)
+    axis.bar(lefts_ms, counts, widths_ms, align="edge", color=BAR, zorder=2)
     axis.axvline(1000, color="#b02a37", linewidth=1.2, zorder=3)
     axis.annotate("promised: 1 s", (1000, max(counts)), (-4, 0), textcoords="offset points", ha="right", va="top")
     axis.set(xscale="log", yscale="log", xlim=(1e-3, 2000))
-    axis.set_xlabel("ms that a receiver waited for a message that was there (shortest: up to 1 µs)", color=picture.INK)
-    axis.set_ylabel("deliveries", color=picture.INK)
-    axis.set_title(headline(outcome), fontsize=9, color=picture.INK)
-    axis.grid(axis="y", color=picture.GRID, zorder=0)
+    axis.set_xlabel("ms that a receiver waited for a message that was there (shortest: up to 1 µs)", color=INK)
+    axis.set_ylabel("deliveries", color=INK)
+    axis.set_title(headline(outcome), fontsize=9, color=INK)
+    axis.grid(axis="y", color=GRID, zorder=0)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
     figure.savefig(path, dpi=150)

@@ -28,8 +28,8 @@ from busq.trace.expressions import Expression
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.guesses import unknown_kinds
-from busq.trace.mapping import mapped, named, same_type
 from busq.trace.name_lists import bare, told_apart
+from busq.trace.numbering import mapped, named, same_type
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from

@@ -20,7 +20,7 @@ from busq.trace import foreign
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import doubled, one_sided
-from busq.trace.mapping import longest_list
+from busq.trace.numbering import longest_list
 from busq.trace.own_names import name_senders
 from busq.trace.parquet_head import Head, head_of, run_column, runs_of, with_file
 from busq.trace.queue_readers import queues_of, resolved

@@ -3,7 +3,7 @@
 
 A record may mean nothing, and then its line is reported and left out; so records can be parsed one by one.  Most blocks
 of a file have no such line, and none with clocks: `busq.trace.record_blocks` reads these column by column.  The events
-of all files are then mapped as those of tables are (`busq.trace.mapping`).
+of all files are then mapped as those of tables are (`busq.trace.numbering`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from busq.trace.events import Events
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.guesses import unknown_kinds
-from busq.trace.mapping import mapped, named
 from busq.trace.name_lists import bare, destinations_in, is_marked, told_apart
+from busq.trace.numbering import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem

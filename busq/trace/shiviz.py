@@ -31,7 +31,7 @@ from busq.trace.builder import UNKNOWN_SENDER, Log, by_nature
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.guesses import NO_DESTINATIONS, RECEIVERS_DERIVED
-from busq.trace.mapping import numbered
+from busq.trace.numbering import numbered
 from busq.trace.regular import compiled, of_javascript
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from busq.lab.picture import BAR, GRID, INK
+from busq.lab.palette import BAR, GRID, INK
 from busq.trial.replay import percentile
 
 __all__ = ["latencies"]

@@ -8,7 +8,8 @@
  * one compare-and-swap (x86-64 cmpxchg16b, AArch64 casp or an exclusive pair); its two halves may be read one after the
  * other, first half first, because a successful swap of the pair is what decides.
  *
- * In a build with BUSQ_STEPS each call announces what it is going to touch before it does (busq_access_hook), so that a
+ * Mechanism: the builtins of the compiler, and for the pair the instructions of the processor.  In a build with
+ * BUSQ_STEPS each call announces what it is going to touch before it does (busq_access_hook), so that a
  * test can hand control to another actor between any two accesses; nothing has to be marked for it.  Of a busq_pair's
  * load both halves are announced.  BUSQ_STEP() marks places between plain writes besides; with BUSQ_TIMES, places that
  * are timed, and BUSQ_TIME() marks some more (bench/steps.h).  In a normal build both are nothing.

@@ -9,7 +9,7 @@
  * are on average is reported.  What is found is given as the steps that lead there, and every step can be made:
  * reductions leave states out, and never make one up.
  *
- * Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose
+ * Mechanism.  Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose
  * violation is a shortest one; random executions (check/walk.c), for bounds that the others do not get through.
  *
  * A state that was seen is not looked at again, whichever way leads to it: what can happen from it, and what was

@@ -6,7 +6,7 @@
  *
  * Guarantee.  Judged are the logs alone: which views each process saw and what it delivered, in its own order, and of
  * each message its sender and in which view its send returned.  Nothing is known of how a group does it, so the same
- * judge serves the model of the protocol (check/groups.h) and what was recorded.
+ * judge serves the model of the protocol (check/groups_model.h) and what was recorded.
  *
  * Mechanism.  The place of a message is its view and its number among those that were delivered in that view.  All that
  * deliver it have to give it the same place, and all that leave a view for the next one have to have delivered as many

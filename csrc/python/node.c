@@ -2,7 +2,7 @@
 #include "python/port.h"
 #include <structmember.h>
 /*
- * Nodes and handles (csrc/shm/node.h) as Python objects.
+ * Nodes and handles (csrc/shm/node) as Python objects.
  *
  * Guarantee: one object for each node that a peer owns and for each handle that it has, in whatever order threads finish what they
  * have taken; a handle that came alive is let go of once, with its object or before; it is dead once the notice was received.

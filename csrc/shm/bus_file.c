@@ -17,7 +17,7 @@
 #include "base/time.h"
 #include "order/order.h"
 #include "shm/death/bus_end.h"
-#include "shm/memory/files.h"
+#include "shm/memory/side_files.h"
 #include "shm/memory/mapping.h"
 #include "shm/memory/reserve.h"
 #include "shm/memory/slots.h"

@@ -11,7 +11,7 @@
 #include "shm/send/multicast.h"
 #include "shm/wait/descriptor.h"
 #include "shm/wait/send_call.h"
-#include "shm/wake/lives.h"
+#include "shm/wake/end_watch.h"
 #include "shm/wake/wake.h"
 #include <stdio.h>
 #include <string.h>

@@ -4,10 +4,14 @@
 /*
  * One event of a trace: 64 bytes, a line of the cache.
  *
- * A send is one record, written in two steps: begun before the message can be seen, done when its call is about to
- * return.  So whatever was delivered has its send before it in the ring of its sender, and a sender that was killed in
- * between leaves a record that shows it.  More destinations (or a longer name) than fit in go into records that follow
- * at once; all are reserved together, so that a list is never torn.
+ * Guarantee: whatever was delivered has its send before it in the ring of its sender; a sender that was killed while it
+ * sent leaves a record that shows it; a list of destinations is never torn.
+ *
+ * Mechanism: a send is one record, written in two steps: begun before the message can be seen, done when its call is
+ * about to return.  More destinations (or a longer name) than fit in go into records that follow at once; all are
+ * reserved together.
+ *
+ * Not given: room for it.  What finds a full ring is dropped, and shows as a gap (record/recorder.h).
  */
 #include "base/types.h"
 

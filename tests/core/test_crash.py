@@ -106,7 +106,7 @@ def test_who_is_stopped_for_longer_does_not_hold_the_others_up_for_longer(crash:
         (
             "late-2",
             "stop",
-            "shm/receive/blocked.c",
+            "shm/receive/holes.c",
             "    if (!record || !busq_commit_help(peer->bus, record, blocker.tag))",
             "    if (record || !busq_commit_help(peer->bus, record, blocker.tag))",
         ),

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from busq.lab.check.lattice import Cell
-from busq.lab.picture import INK
+from busq.lab.palette import INK
 from busq.lab.sweep import draw
 
 __all__ = ["draw_lattice"]

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from busq._util import arguments
 from busq.lab.diagram.evidence import Evidence
 from busq.lab.diagram.layout import Layout
-from busq.lab.diagram.paint import paint, widths
+from busq.lab.diagram.save import paint, widths
 from busq.lab.diagram.scene import scene
 from busq.lab.execution import Execution
 from busq.lab.observers import Verdict

@@ -9,6 +9,20 @@ from typing import Any
 
 from busq.lab.diagram.evidence import Evidence
 from busq.lab.diagram.layout import ARROW, FONT, NAME_GAP, Bar, Layout
+from busq.lab.diagram.palette import (
+    CONTROL,
+    CONTROL_TEXT,
+    GREY,
+    HELD,
+    INK,
+    JOB,
+    LINE,
+    PAST,
+    RED,
+    SECRET,
+    SENDERS,
+    WAITING,
+)
 from busq.lab.diagram.shapes import Arrow, Box, Line, Mark, Part, Picture, Place, Text
 from busq.lab.diagram.words import one_line, wrap
 from busq.lab.execution import Event
@@ -27,10 +41,6 @@ SMALL = 6.5
 NAMED_PACKETS_MAX = 24  # kinds of packets are written at their arrows while these are few
 KIND_PLACES = (0.36, 0.3, 0.42, 0.24, 0.6, 0.66, 0.72, 0.5)  # along an arrow, for the kind of its packet
 
-SENDERS = ("#1f5f99", "#24845f", "#7d52b5", "#9a6d05", "#007f8c", "#b0478f", "#55636e", "#5d7f1c")
-INK, LINE, CONTROL, CONTROL_TEXT = "#222222", "#444444", "#9a9a9a", "#707070"
-WAITING, HELD, JOB = "#e9b949", "#ffffff", "#7fb685"
-RED, PAST, SECRET, GREY = "#d1231c", "#e27b36", "#f3ecdc", "#555555"
 DASHES = ((3.2, 1.8), (1.2, 1.4), (6.0, 1.6, 1.2, 1.6), (5.0, 3.0), (1.2, 3.0), (9.0, 2.0))
 
 

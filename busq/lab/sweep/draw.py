@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from busq.lab.picture import GRID, INK
+from busq.lab.palette import GRID, INK
 
 __all__ = ["COLOURS", "MARKERS", "bars", "caption", "clean", "colour", "level", "marker", "plain", "sheet"]
 

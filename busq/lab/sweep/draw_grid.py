@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from busq.lab.picture import INK
+from busq.lab.palette import INK
 from busq.lab.sweep.draw import COLOURS, bars, caption, clean, colour, level, marker, plain, sheet
 from busq.lab.sweep.grid import RESULTS, Picture, Value
 from busq.lab.sweep.result import SweepResult

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from busq._util.humanize import percent
-from busq.lab.picture import INK
+from busq.lab.palette import INK
 from busq.lab.sweep.claims import CYKAS, MFSS, RIVALS, SCENARIOS, crossover, examples
 from busq.lab.sweep.draw import COLOURS, bars, caption, clean, colour, level, marker, plain, sheet
 from busq.lab.sweep.paper_figures import BASELINE, COMMUNICATION, Measured, Point

@@ -18,7 +18,7 @@
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"
 #include "shm/wait/pacing.h"
-#include "shm/wake/lives.h"
+#include "shm/wake/end_watch.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@
 #include "shm/receive/receive.h"
 #include "shm/trace/tracer.h"
 #include "shm/wake/named_pipe.h"
-#include "shm/wake/lives.h"
+#include "shm/wake/end_watch.h"
 #include "shm/wake/wake.h"
 #include <stdlib.h>
 #include <unistd.h>

@@ -147,7 +147,7 @@ typedef struct {
   uint32_t limit;   /* messages that this queue holds before senders wait, where that is less than the bus's capacity; 0: it is not */
   uint32_t armings; /* of a shared queue: of its FIFO, by all readers together */
   uint32_t unheld;  /* a handle of one of its nodes was let go since it looked (node.h) */
-  uint32_t mourners; /* peers that are woken when this one leaves (wake/lives.h), as in `room_waiters` */
+  uint32_t mourners; /* peers that are woken when this one leaves (wake/end_watch.h), as in `room_waiters` */
   uint32_t returns; /* of a shared queue: how often something came back into it; its readers look again from the head on */
   uint32_t awaits_readers; /* of one of several readers: it waits for room in their queue, and none of its threads receives */
   uint32_t keeps_memory; /* while it sleeps: it has memory that it may give back (wake.h) */
@@ -156,7 +156,7 @@ typedef struct {
   uint32_t name_bytes;
   uint32_t fifo_failed; /* a sender could not write to the FIFO with this lower half of its number */
   uint64_t fifo;      /* the random part of the name of its FIFO; 0: it has made none (wake.h) */
-  uint64_t pid_space; /* in which `pid` counts (wake/lives.h); 0: not known */
+  uint64_t pid_space; /* in which `pid` counts (wake/end_watch.h); 0: not known */
   uint64_t handed;    /* of a queue: how often it was handed on and not opened so far (overflow_tally.c) */
   uint64_t ahead;     /* of a queue: changes (32) | how many of its messages were reported as done without being taken (done_ahead.c) */
   /* Written by senders that wait for room in this queue (room) and by this peer when it waits for memory (memory). */

@@ -277,13 +277,13 @@ static inline busq_pair *busq_receiver_slot(const busq_receiver *receiver, uint6
   return position < receiver->backing ? busq_ring_slot_in(ring, receiver->backing, position) : NULL;
 }
 
-/* Another peer's life, whose end makes the descriptor readable (wake/lives.h). */
+/* Another peer's life, whose end makes the descriptor readable (wake/end_watch.h). */
 typedef struct {
   uint64_t life;
   int fd; /* of its process */
 } busq_watched_life;
 
-/* The descriptor behind fileno() (named_pipe.h, room.h, lives.h): under the receiver's latch. */
+/* The descriptor behind fileno() (named_pipe.h, room_request.h, end_watch.h): under the receiver's latch. */
 typedef struct {
   int poll_fd; /* -1 until it was asked for; readable when one of the next two is */
   int fifo_fd;

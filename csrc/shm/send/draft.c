@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/send/draft.h"
 #include "base/error.h"
-#include "shm/send/destination.h"
+#include "shm/send/admit.h"
 #include "shm/send/find_record.h"
 #include "shm/send/record.h"
 #include "shm/wake/wake.h"

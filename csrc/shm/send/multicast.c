@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "shm/message/commit.h"
-#include "shm/send/destination.h"
+#include "shm/send/admit.h"
 #include "shm/send/draft.h"
 #include "shm/send/find_record.h"
 #include "shm/send/record.h"
@@ -14,7 +14,7 @@
  * A send, from top to bottom:
  *
  *      busq_multicast_try      one message, once; chooses the form that was compiled for it
- *        one_try, many_try     is it admitted (destination.h)?
+ *        one_try, many_try     is it admitted (admit.h)?
  *          admitted_try        takes a record and fills it (record.h)
  *            send_filled       numbers it, makes it final, calls hooks and recording, wakes the readers
  *              unicast         one destination: ticks its clock and takes a position in one swap

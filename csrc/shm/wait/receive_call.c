@@ -14,7 +14,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
-#include "shm/receive/blocked.h"
+#include "shm/receive/holes.h"
 #include "shm/receive/receive.h"
 #include "shm/receive/shared_receive.h"
 #include "shm/send/find_record.h"

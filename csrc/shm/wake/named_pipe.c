@@ -2,8 +2,8 @@
 #include "shm/wake/named_pipe.h"
 #include "base/error.h"
 #include "base/time.h"
-#include "shm/memory/files.h"
-#include "shm/wake/room.h"
+#include "shm/memory/side_files.h"
+#include "shm/wake/room_request.h"
 #include "shm/wake/slice.h"
 #include <errno.h>
 #include <fcntl.h>

@@ -41,7 +41,7 @@
  * stopped a bit cleared too many, or a byte, in a slot that has another peer by now: a false alarm.  A sender that is
  * killed leaves a bit in a flag, which costs its next waker a look.  Against all of these, and because the waker does
  * not pay for a fence, a sender that waits for room looks after 1 ms, 2 ms and so on, up to BUSQ_LOOK_NS; and from there
- * on up to BUSQ_NET_NS, where the descriptor reports the end of the reader (lives.h).  Both sets of bits are small, so
+ * on up to BUSQ_NET_NS, where the descriptor reports the end of the reader (end_watch.h).  Both sets of bits are small, so
  * several slots share one: then a sender is woken for another queue's room, and asks again.
  *
  * A flag stands for all waiters. A waker takes it down and wakes all of them; those that find nothing raise it again

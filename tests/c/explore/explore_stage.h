@@ -30,7 +30,7 @@
 #include "shm/burial/grave.h"
 #include "shm/memory/peer.h"
 #include "shm/node/node.h"
-#include "shm/receive/blocked.h"
+#include "shm/receive/holes.h"
 #include "shm/receive/receive.h"
 #include "shm/receive/shared_receive.h"
 

@@ -42,7 +42,7 @@ class Mutant:
 
 
 MULTICAST, COMMIT = "shm/send/multicast.c", "shm/message/commit.c"
-RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/blocked.c"
+RECEIVE, BLOCKED = "shm/receive/receive.c", "shm/receive/holes.c"
 LOOK, SEVERAL = "shm/receive/look.h", "shm/receive/shared_receive.c"
 SHARE, GRAVE = "shm/message/shared_take.c", "shm/burial/grave.c"
 RESERVE = "shm/memory/reserve.c"

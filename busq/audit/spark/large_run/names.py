@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables whose processes and messages have names, on Spark: they become numbers without passing through memory.
 
-The rules are those of `busq.trace.mapping`; whatever would have to be guessed is left to it.  They are written as Spark
-expressions, and not by handing its columns of each file to the same code: every aggregation of an audit reads the
+The rules are those of `busq.trace.numbering`; whatever would have to be guessed is left to it.  They are written as
+Spark expressions, and not by handing its columns of each file to the same code: every aggregation of an audit reads the
 events again, and then only the columns that it needs.
 
 Processes become indices by a dictionary, which is small.  Messages become hashes of 63 bits; one aggregation shows
@@ -34,7 +34,7 @@ from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
 from busq.trace.foreign import counted_otherwise, parquet_file
 from busq.trace.guesses import NO_DESTINATIONS, ODD_NAME, plain_names
-from busq.trace.mapping import PROCESSES_MAX, indexed
+from busq.trace.numbering import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind

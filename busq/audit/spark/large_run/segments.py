@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from busq.trace.errors import TraceError
-from busq.trace.mapping import PROCESSES_MAX
+from busq.trace.numbering import PROCESSES_MAX
 from busq.trace.schema import Kind
 from busq.trace.tables import BROKEN
 

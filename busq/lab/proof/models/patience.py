@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """That a message is not put off for ever: readers that lose patience against a sender that stages again.
 
-A model of its own of `csrc/shm/message/commit.h` and `csrc/shm/receive/blocked.c`, because it is about how often
+A model of its own of `csrc/shm/message/commit.h` and `csrc/shm/receive/holes.c`, because it is about how often
 something can happen, and not about any order.  A reader puts off what it stands at: a reference of the attempt that
 the record shows as current.  So each put-off spends an attempt that the sender has staged, and there are as many of
 these as fit into the tag.

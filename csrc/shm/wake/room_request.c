@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wake/room.h"
+#include "shm/wake/room_request.h"
 #include "shm/wake/slice.h"
 
 #define ROOM_SLICE_NS UINT64_C(1000000)

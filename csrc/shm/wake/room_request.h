@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_WAKE_ROOM_H
-#define BUSQ_SHM_WAKE_ROOM_H
+#ifndef BUSQ_SHM_WAKE_ROOM_REQUEST_H
+#define BUSQ_SHM_WAKE_ROOM_REQUEST_H
 /*
  * Asking for room in a queue, or for memory, behind a descriptor instead of in a call; wake.h has the protocol.
  *
@@ -18,4 +18,4 @@ bool busq_room_has_come(const busq_peer *peer);
 /* Takes back what was asked for: a sender that still needs it asks again. */
 void busq_room_forget(busq_peer *peer);
 
-#endif /* BUSQ_SHM_WAKE_ROOM_H */
+#endif /* BUSQ_SHM_WAKE_ROOM_REQUEST_H */

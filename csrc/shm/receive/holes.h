@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_RECEIVE_BLOCKED_H
-#define BUSQ_SHM_RECEIVE_BLOCKED_H
+#ifndef BUSQ_SHM_RECEIVE_HOLES_H
+#define BUSQ_SHM_RECEIVE_HOLES_H
 /*
  * A reader's patience with what blocks its queue.
  *
@@ -20,4 +20,4 @@ int busq_receive_peek_helping(busq_peer *peer);
 /* As busq_receive_help, without patience. */
 bool busq_receive_unblock(busq_peer *peer);
 
-#endif /* BUSQ_SHM_RECEIVE_BLOCKED_H */
+#endif /* BUSQ_SHM_RECEIVE_HOLES_H */

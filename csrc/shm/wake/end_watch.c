@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wake/lives.h"
+#include "shm/wake/end_watch.h"
 #include "base/growing.h"
 #include "shm/memory/life.h"
 #include "shm/wake/named_pipe.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/receive/blocked.h"
+#include "shm/receive/holes.h"
 #include "base/time.h"
 #include "shm/burial/grave.h"
 #include "shm/message/commit.h"

@@ -9,7 +9,6 @@ import os
 
 __all__ = ["SUFFIXES", "fault"]
 
-BAR, INK, GRID = "#2a6f97", "#333333", "#dddddd"
 SUFFIXES = (".png", ".svg", ".pdf")
 
 

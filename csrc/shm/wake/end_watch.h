@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_WAKE_LIVES_H
-#define BUSQ_SHM_WAKE_LIVES_H
+#ifndef BUSQ_SHM_WAKE_END_WATCH_H
+#define BUSQ_SHM_WAKE_END_WATCH_H
 /*
  * Learning of the end of another peer behind a descriptor, instead of asking again and again.
  *
@@ -32,4 +32,4 @@ uint64_t busq_lives_pid_space(void);
 /* Wakes the peers that watch the peer of a slot: it has left.  Without a latch. */
 void busq_lives_left(busq_bus *bus, uint32_t slot);
 
-#endif /* BUSQ_SHM_WAKE_LIVES_H */
+#endif /* BUSQ_SHM_WAKE_END_WATCH_H */
