@@ -193,20 +193,14 @@ static void judge(const script *s, busq_peer *one, busq_peer *alice, uint64_t jo
   busq_peer *late = join_jobs();
   read_all(late);
   CHECK(busq_peer_send(alice, &jobs, 1, "z", 1, 0) == BUSQ_SHUTDOWN);
-  CHECK_EQUAL(busq_peer_close(late), BUSQ_OK);
-  busq_peer_free(late);
+  leave(late);
 }
 
 static void all_leave(busq_peer *one, busq_peer *alice)
 {
-  busq_peer *others[PEERS];
   uint64_t n_dropped;
-  CHECK_EQUAL(busq_peer_close(one), BUSQ_OK);
-  busq_peer_free(one);
-  for (int i = 0; i < PEERS - 1; i++) /* in every place but alice's: no dead one keeps its own */
-    others[i] = join((const char[]){'n', (char)('0' + i), '\0'});
-  for (int i = 0; i < PEERS - 1; i++)
-    leave(others[i]);
+  leave(one);
+  all_places_are_free(PEERS - 1); /* but alice's */
   leave(alice);
   CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
   CHECK_EQUAL(used_bytes(), 0);

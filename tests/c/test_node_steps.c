@@ -318,13 +318,7 @@ static void others_leave(void)
     cast[who] = NULL;
   }
   for (int turn = 0; turn < 2; turn++) {
-    busq_peer *others[PEERS];
-    for (int i = 0; i < PEERS; i++) {
-      const char name[] = {'n', (char)('0' + i), '\0'};
-      others[i] = join(name);
-    }
-    for (int i = 0; i < PEERS; i++)
-      leave(others[i]);
+    all_places_are_free(PEERS);
     CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
   }
   CHECK_EQUAL(used_bytes(), 0);

@@ -389,10 +389,22 @@ VERB(drop)
 VERB(undo)
 {
   busq_message message;
-  int result = actor_takes(&message, BUSQ_TAKE_PINNED);
+  int result = actor_takes(&message, how);
   if (result == BUSQ_OK)
-    result = busq_peer_give_back(actor.peer, BUSQ_TAKE_PINNED, &message);
+    result = busq_peer_give_back(actor.peer, how, &message);
   actor.box->is_taking = false;
+  return result;
+}
+
+/* Looked at, and not taken. */
+VERB(peek)
+{
+  busq_message message;
+  int result = busq_peer_receive_begin(actor.peer);
+  if (result != BUSQ_OK)
+    return result;
+  result = busq_peer_receive_peek(actor.peer, &message);
+  busq_peer_receive_end(actor.peer);
   return result;
 }
 
@@ -693,7 +705,9 @@ static const struct {
     {"take", verb_take, 0, false},              /* takes a message, if there is one, and releases it */
     {"wait", verb_wait, 0, true},               /* the same, and waits for it */
     {"copy", verb_copy, 0, false},              /* the same by way of a copy */
-    {"undo", verb_undo, 0, false},              /* takes a message, if there is one, and gives it back */
+    {"undo", verb_undo, BUSQ_TAKE_PINNED, false}, /* takes a message, if there is one, and gives it back */
+    {"retract", verb_undo, BUSQ_TAKE_OFFERED, false}, /* the same with one that was to be acknowledged */
+    {"peek", verb_peek, 0, false},              /* looks at a message, if there is one */
     {"poll", verb_poll, 0, false},              /* takes all there is */
     {"asker", verb_asker, 0, false},            /* is going to ask: joins a second time, for the replies */
     {"ask", verb_ask, 0, false},                /* NAME: sends a request, if there is room */
