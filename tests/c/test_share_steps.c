@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a reader of a shared queue leaves to others when it dies between any two steps, before they have waited for
- * anything.  Who gets which message, whichever reader is killed or stopped, is tried in the crash grid
+ * anything.  Which reader gets which message, whichever of them is killed or stopped, is tried in the crash grid
  * (crash/crash_cases.h).
  *
  *      test_share_steps                  at every BUSQ_STEP
