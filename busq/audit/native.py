@@ -202,22 +202,26 @@ class _Case:
             absent_checks = unknown.tell_absent(*absent, run, self.history, self.holes, self.words, self.deaths.back)
             checks |= {check.name: check for check in absent_checks}
         for check in checks.values():
-            yield unknown.tell_guess(unknown.tell_order(check, run, self.holes), run)
+            yield self._told(check, run)
         pace = times.Pace(self.history, self.rows)
         self.findings += pace.findings(self.words)
         if "side" in judged:
-            yield unknown.tell_order(pace.side(self.words), run, self.holes)
+            yield self._told(pace.side(self.words), run)
         if "clock" in judged:
             check = clock_check.judge(self.history, self.rows, self.holes, self.words)
-            yield unknown.tell_order(check, run, self.holes)
+            yield self._told(check, run)
         if "views" in judged:
             check = views_check.judge(self.history, self.rows, self.holes, self.words, self.groups)
-            yield unknown.tell_order(check, run, self.holes)
+            yield self._told(check, run)
         self.figures = dict(pace.figures(self.run.processes))
         if any(finding.kind == guesses.NO_DELIVERIES for finding in run.findings):
             self.figures["sent"] = times.sent(self.run)
         if waits := times.blocked(self.run, self.counts):
             self.figures["blocked_ms"] = waits
+
+    def _told(self, check: Check, run: Run) -> Check:
+        """Return a verdict, "unknown" where the order of events, or what a name means, is a guess."""
+        return unknown.tell_guess(unknown.tell_order(check, run, self.holes), run)
 
     def _check(self, name: str, verdict: Verdict) -> Check:
         if verdict.witness is None:

@@ -26,11 +26,13 @@ from busq.audit.blocks import Blocks
 from busq.audit.result import TABLE, Audit, Check, Finding, RunAudit, signed
 from busq.audit.tables import METADATA, TABLES, VERSION
 from busq.errors import BusqError
+from busq.trace import places
 
 __all__ = [
     "OutputError",
     "Parts",
     "Written",
+    "check_apart",
     "check_room",
     "check_same",
     "is_output",
@@ -261,6 +263,18 @@ def check_room(folder: str | os.PathLike[str], runs: Sequence[tuple[str, str]]) 
         before = str(_checked(its)["source"][0].as_py()) if its.exists() else ""
         if before:
             check_same(f"{path}", "folder", name, before, source)
+
+
+def check_apart(folder: str | os.PathLike[str], paths: Sequence[str]) -> None:
+    """OutputError for an output among the logs of one of these paths: the next audit would take its tables for some."""
+    its = places.real(os.fspath(folder))
+    for path in paths:
+        root = places.real(path).rstrip("/")
+        if its.startswith(f"{root}/"):
+            raise OutputError(
+                f"{folder} would stand among the logs of {path}, where the next audit would take its tables for some:"
+                " choose a folder beside them"
+            )
 
 
 def check_same(place: str, kind: str, name: str, before: str, source: str) -> None:

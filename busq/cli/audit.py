@@ -181,6 +181,9 @@ class _Command:
             return self._compare()
         if self.options["follow"]:
             return self._follow()
+        for name in ("once", "seconds", "checkpoint"):
+            if self.options[name] not in (None, False):
+                raise Refusal(f"--{name} is for --follow: leave it out")
         with contextlib.ExitStack() as stack:
             if self.options["tables"] or self.options["output_table"]:
                 self.spark = audit_tables.start(stack, self._session(), self.options)
@@ -270,8 +273,9 @@ class _Command:
         if self.tables is not None:
             runs = [(name, self.tables.source_of(path)) for name, path in runs]
         if self.options["output"]:
-            from busq.audit.output import check_room
+            from busq.audit.output import check_apart, check_room
 
+            check_apart(self.options["output"], self.paths)
             check_room(self.options["output"], runs)
         if self.spark is not None and self.options["output_table"]:
             from busq.audit.spark.tables import results

@@ -109,7 +109,11 @@ _FORMS = {
 _ZIP = b"PK\x03\x04"  # so begin documents and programs, too
 _SHEETS = "a workbook: save its sheets as CSV"
 _PACKED = {".zip": "a zip archive: unpack it", ".xlsx": _SHEETS, ".ods": _SHEETS}
-_UTF_16 = re.compile(rb"\xff\xfe(?:[^\0]\0){2}|\xfe\xff(?:\0[^\0]){2}")
+_UTF_16 = {
+    "UTF-16": re.compile(rb"\xff\xfe(?:[^\0]\0){2}|\xfe\xff(?:\0[^\0]){2}"),
+    "UTF-16LE": re.compile(rb"(?:[\t-\r -~]\0){6}"),  # without a mark at its head
+    "UTF-16BE": re.compile(rb"(?:\0[\t-\r -~]){6}"),
+}
 _ARRAY = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*\{")
 _WRAPPED = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"(\w{1,40})"\s*:\s*\[\s*\{')
 _PRETTY = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*\n\s*"')
@@ -127,8 +131,8 @@ def form(data: bytes, path: str) -> str:
         return f"one JSON object around an array: make a line of each record with jq -c '.{wrapped[1].decode()}[]'"
     if _PRETTY.match(data):
         return "JSON whose objects take several lines: make a line of each with jq -c ."
-    if _UTF_16.match(data):
-        return "UTF-16: make it UTF-8 with iconv -f UTF-16 -t UTF-8"
+    if letters := next((name for name, head in _UTF_16.items() if head.match(data)), ""):
+        return f"UTF-16: make it UTF-8 with iconv -f {letters} -t UTF-8"
     if data[257:262] == b"ustar":
         return "an archive of tar: unpack it"
     if data.startswith(_ZIP):

@@ -147,3 +147,11 @@ def test_what_is_marked_as_repeated_may_have_come_first(order: str, least: int, 
     phantom = run_audit.checks["phantom"]
     assert {finding.kind for finding in run_audit.findings} & ORDER_UNKNOWN
     assert (phantom.count, phantom.at_least) == (least, True)
+
+
+def test_nothing_is_certain_by_times_where_names_mean_several_messages(tmp_path: Path) -> None:
+    """In this run messages of several senders have one name, and no delivery names its sender."""
+    for source in sources_of(draw(8000008, tmp_path / "a")).values():
+        found = audit(read(source))
+        assert "ambiguous" in {finding.kind for finding in found.findings}
+        assert (found.checks["side"].verdict, found.checks["side"].count) == (UNKNOWN, 2)

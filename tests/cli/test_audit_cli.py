@@ -115,6 +115,26 @@ def test_what_cannot_be_ends_with_2_and_a_line(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", [["--once"], ["--seconds", "3"], ["--checkpoint", "state"]])
+def test_what_only_following_knows_is_refused_without_it(tidy: Path, option: list[str]) -> None:
+    result = audit(tidy, *option)
+    assert (result.exit_code, result.output) == (2, f"busq: {option[0]} is for --follow: leave it out\n")
+
+
+def test_a_tolerance_that_is_no_number_is_refused(tidy: Path, late: Path) -> None:
+    result = audit("--compare", tidy, late, "--tolerance", "nan")
+    assert (result.exit_code, result.output) == (2, "busq: --tolerance nan: expected a share, as 0.1\n")
+
+
+def test_an_output_among_the_logs_is_refused_before_it_spoils_them(tidy: Path) -> None:
+    """The next audit of the folder took its tables for logs, and refused all of it."""
+    result = audit(tidy, "--output", tidy / "results")
+    assert result.exit_code == 2
+    assert "would stand among the logs of" in result.output
+    assert sorted(path.name for path in tidy.iterdir()) == ["proc01.output", "proc02.output"]
+    assert audit(tidy, "--output", tidy.parent / "tidy-results").exit_code == 0
+
+
 def test_a_folder_without_logs_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing\n")
     assert audit(tmp_path).exit_code == 2

@@ -192,6 +192,8 @@ def test_expressions_stand_in_busq_toml_and_are_pinned_as_they_are(tmp_path: Pat
     assert found["runs"][0]["fields"] == {"process": "node", "kind": "kind", "message": "id", "destinations": "to"}
     assert found["busq.toml"].endswith(f"[text]\n{lines}")
     (tmp_path / "busq.toml").write_text(found["busq.toml"])
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--output", str(tmp_path / "out")])
+    result = CliRunner().invoke(
+        commands, ["audit", str(tmp_path), "--output", str(tmp_path.parent / f"{tmp_path.name}-out")]
+    )
     assert result.exit_code == 1
     assert "bob delivered m2 before m1" in result.output

@@ -174,6 +174,8 @@ def test_an_empty_file_that_is_named_like_a_log_is_an_empty_log(tmp_path: Path) 
         ("log.csv.zst", lambda data: pa.compress(data, codec="zstd", asbytes=True), "packed by zstd"),
         ("log.csv.xz", lzma.compress, "packed by xz"),
         ("log.csv", lambda data: data.decode().encode("utf-16"), "UTF-16: make it UTF-8"),
+        ("log.csv", lambda data: data.decode().encode("utf-16-le"), "iconv -f UTF-16LE"),
+        ("log.csv", lambda data: data.decode().encode("utf-16-be"), "iconv -f UTF-16BE"),
         ("log.json", lambda _: b'[\n {"process": "ann", "kind": "send"}]', "one JSON array"),
         ("log.json", lambda _: b'{"its": [{"process": "ann", "kind": "send"}]}', r"jq -c '.its[]'"),
         ("log.json", lambda _: b'{\n "process": "ann",\n "kind": "send"\n}\n', "take several lines"),
