@@ -305,7 +305,7 @@ int busq_peer_lookup(busq_peer *peer, const char *name, size_t name_bytes, uint6
   }
   if (was_here)
     return busq_error(BUSQ_PEER_DEAD, "peer \"%.*s\" has left bus \"%s\" or died", (int)name_bytes, name, bus->name);
-  return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" has joined bus \"%s\" so far: where it is about to, wait for it (Bus.wait_for)",
+  return busq_error(BUSQ_UNKNOWN_PEER, "nobody named \"%.*s\" is on bus \"%s\": where it is about to join, wait for it (Bus.wait_for)",
                     (int)name_bytes, name, bus->name);
 }
 

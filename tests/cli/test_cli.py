@@ -517,7 +517,7 @@ def test_send_reaches_all_receivers_at_once(orders: busq.Bus) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "line"),
     [
-        (["zed"], 1, 'busq: nobody named "zed" has joined bus "orders"'),
+        (["zed"], 1, 'busq: nobody named "zed" is on bus "orders"'),
         (["gone"], 1, 'busq: peer "gone" has left bus "orders" or died'),
         (["bob", "bob"], 2, 'busq: receiver "bob" is given twice'),
         (["bob", "--name", "bob"], 1, 'busq: a live process has joined bus "orders" as "bob"'),
