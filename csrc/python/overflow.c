@@ -14,13 +14,14 @@ static PyObject *shortage(PyObject *module, PyObject *unused)
   return PyLong_FromLong(busq_error_shortage());
 }
 
-/* Counted first, and looked for the end behind that (queue_end.c). */
+/* Counted first, and looked for the end behind that (queue_end.c).  A call that waits for room finds the end here as well. */
 static int keep_count(const Port *self, uint64_t key, uint64_t bound, uint64_t target)
 {
   const int result = busq_peer_tally_add(self->peer, key, bound);
-  if (result != BUSQ_OK || busq_peer_queue_end(self->peer, target) == BUSQ_QUEUE_OPEN)
+  if ((result != BUSQ_OK && result != BUSQ_FULL) || busq_peer_queue_end(self->peer, target) == BUSQ_QUEUE_OPEN)
     return result;
-  busq_peer_tally_settle(self->peer);
+  if (result == BUSQ_OK)
+    busq_peer_tally_settle(self->peer);
   return BUSQ_SHUTDOWN;
 }
 

@@ -159,11 +159,13 @@ def test_join_needs_no_descriptor() -> None:
         report.join()
 
 
+@pytest.mark.parametrize("maxsize", [1, 3100], ids=["in_memory", "waiting_in_the_process"])
 @pytest.mark.parametrize("immediate", [False, True])
-def test_threads_that_wait_wake(immediate: bool) -> None:
-    full: busq.Queue[int] = busq.Queue(maxsize=1)
+def test_threads_that_wait_wake(immediate: bool, maxsize: int) -> None:
+    full: busq.Queue[int] = busq.Queue(maxsize)
     empty: busq.Queue[int] = busq.Queue()
-    full.put(1)
+    for number in range(maxsize):
+        full.put(number)
     ends: list[str] = []
 
     def wait(call: Callable[[], object], what: str) -> None:
@@ -235,10 +237,12 @@ def test_the_end_outlives_all_readers() -> None:
     assert all_until_the_end(copy) == [1]
 
 
-def test_tasks_that_wait_wake_and_an_iteration_ends() -> None:
+@pytest.mark.parametrize("maxsize", [1, 3100], ids=["in_memory", "waiting_in_the_process"])
+def test_tasks_that_wait_wake_and_an_iteration_ends(maxsize: int) -> None:
     queue: busq.Queue[int] = busq.Queue()
-    full: busq.Queue[int] = busq.Queue(maxsize=1)
-    full.put(1)
+    full: busq.Queue[int] = busq.Queue(maxsize)
+    for number in range(maxsize):
+        full.put(number)
 
     async def main() -> list[int]:
         gathering, putting = asyncio.create_task(gathered(queue)), asyncio.create_task(full.aput(2))
@@ -261,16 +265,16 @@ class Hindered:
     """A peer whose second look finds nothing, as where another one is about to get."""
 
     def __init__(self, peer: busq.aio.Peer) -> None:
-        self._peer, self.looks = peer, 0
+        self._hindered, self.looks = peer, 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._peer, name)
+        return getattr(self._hindered, name)
 
     async def recv(self, *arguments: Any, **options: Any) -> busq.Message:
         self.looks += 1
         if self.looks == 2:
             raise busq.Empty
-        return await self._peer.recv(*arguments, **options)
+        return await self._hindered.recv(*arguments, **options)
 
 
 def test_a_task_waits_at_the_end_for_who_is_about_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
