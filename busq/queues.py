@@ -30,8 +30,9 @@ from busq._port.arguments import integer, wrong_type
 from busq._port.deadline import Deadline
 from busq._port.sent_count import nothing_sent
 from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
+from busq._queues.handed import hand_on
 from busq._queues.handlers import is_by_handler
-from busq._queues.home import Home, Local, default_home, find_home, hand_on, home_on, let_go, register
+from busq._queues.home import Home, Local, default_home, find_home, home_on, let_go, register
 from busq._queues.overflow import GRACE_S, await_so, is_at_shutdown
 from busq._queues.peers import private_name
 from busq._queues.pickles import (
@@ -683,7 +684,10 @@ class JoinableQueue(Queue[_T]):
             self._refuse()
         message = None
         try:
-            message = (self._recv or self._open_reader())(wait_of(block, timeout), ack=True)
+            try:
+                message = (self._recv or self._open_reader())(wait_of(block, timeout), ack=True)
+            except errors.ShutDown as error:
+                message = self._get_last(error, wait_of(block, timeout))
             obj: _T = core.load(message, pickle.loads, self._unpack)
             mine = self._local.held.of_this_thread()  # type: ignore[union-attr]
             # Behind a call, as one of `append`, or of a function of ours, a handler may run.  From here on none does.

@@ -2,7 +2,8 @@
 """What is left to do for queues (busq/queues.py) where a process ends: it waits for what found no room, then leaves.
 
 A process that ends in good order waits until all that it has put is in the queues (`cancel_join_thread` spares it
-that), reports what it has got, removes the queues that no other process can have, and leaves.
+that), reports what it has got, removes the queues that no other process can have, and leaves.  A child of
+multiprocessing leaves once the queues that it has returned were opened, or after some seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from multiprocessing import parent_process, util
 from typing import Any
 
 from busq._native import _core as core
+from busq._queues.handed import await_opened
 
 __all__ = ["await_exit", "begin_process", "live_queues", "overflows"]
 
@@ -55,4 +57,5 @@ def _exit() -> None:
         if local.is_private and not local.home.is_default and threading.active_count() == 1:
             local.remove()
     if parent_process() is not None:  # a child of multiprocessing ends by os._exit
+        await_opened()
         core.leave_all()

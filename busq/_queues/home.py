@@ -21,9 +21,9 @@ from busq._native import _core as core
 from busq._port.arguments import wrong_type
 from busq._port.deadline import Deadline
 from busq._queues.at_exit import await_exit, begin_process, live_queues, overflows
+from busq._queues.handed import drop_opened, forget_handed
 from busq._queues.overflow import Overflow, await_so
 from busq._queues.peers import STOOD_STILL, Joined, join_sender, private_name
-from busq._queues.pickles import is_handed_on
 from busq.bus import Bus, _reopen
 from busq.peer import Peer
 
@@ -83,9 +83,8 @@ class Home:
 
 
 _homes: weakref.WeakValueDictionary[tuple[str, str, bytes], Home] = weakref.WeakValueDictionary()
-_kept: set[Home] = set()  # whose bus would go before the queues were opened that this process has handed on
 _default: weakref.ref[Home] | None = None
-registry_lock = threading.RLock()  # of these three, and of the queues that live
+registry_lock = threading.RLock()  # of these two, and of the queues that live
 
 
 def register(queue: Any) -> None:
@@ -106,36 +105,13 @@ def _sizes() -> tuple[int, int]:
     return PEERS, min(ARENA_BYTES, bytes_max)
 
 
-def hand_on(home: Home, name: str) -> None:
-    """Keep a bus open until another process has opened a queue that goes there in a pickle, or this one ends."""
-    home.raw.handed(name, 1)
-    is_handed_on(functools.partial(home.raw.handed, name, -1))
-    home.handed.add(name)
-    _kept.add(home)
-
-
-def _drop_opened() -> None:
-    """Let go of buses that need not be kept any more.
-
-    First out, then the look: what another call hands on in between is seen, or stays in.
-    """
-    for home in list(_kept):
-        for name in list(home.handed):
-            home.handed.discard(name)
-            if home.raw.handed(name, 0):
-                home.handed.add(name)
-        _kept.discard(home)
-        if home.handed:
-            _kept.add(home)
-
-
 def default_home() -> Home:
     """Return the bus of this process tree; a new one where there is none, or half of its places are taken.
 
     The other half is for the processes that use the queues.  Queues that other processes have made count as well.
     """
     global _default
-    _drop_opened()
+    drop_opened()
     with registry_lock:
         seen = _default
         home = seen() if seen is not None else None
@@ -200,7 +176,7 @@ def _after_fork_in_child() -> None:
     global registry_lock
     registry_lock = threading.RLock()
     overflows.clear()
-    _kept.clear()
+    forget_handed()
     begin_process(None)
     for home in list(_homes.values()):
         home.handed.clear()
@@ -323,9 +299,17 @@ class Local:
 
 def let_go(local: Local) -> None:
     """Leave a queue that this process has dropped; one that no other can have goes with it."""
+    try:
+        _let_go(local)
+    except BaseException:  # of a handler of a signal: it ends no call, and nothing comes back here
+        _let_go(local)
+        raise
+
+
+def _let_go(local: Local) -> None:
     if local.pid != os.getpid():
         return
-    _drop_opened()
+    drop_opened()
     if local.held is not None:
         local.held.ack_all(local)
     if local.tasks is not None:

@@ -989,6 +989,31 @@ def test_a_queue_that_is_handed_on_is_kept_by_no_other(method: str) -> None:
             assert result.get(PATIENCE_S).get(timeout=PATIENCE_S) == "a new queue"
 
 
+class OpensLate:
+    """In a result, before a queue: what unpickles it lets the process that has made it end meanwhile."""
+
+    def __reduce__(self) -> Any:
+        return time.sleep, (0.2,)
+
+
+def returns_late(_: int) -> Any:
+    return OpensLate(), gives_back(busq.Queue())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_worker_that_ends_with_its_task_returns_a_new_queue(method: str) -> None:
+    """Also where the bus is another worker's, from which this process, and so this worker, had a queue for a while."""
+    with multiprocessing.get_context(method).Pool(1, maxtasksperchild=1) as pool:
+        for _ in range(3):
+            _, queue = pool.apply_async(returns_late, (0,)).get(PATIENCE_S)
+            assert queue.get(timeout=PATIENCE_S) == "a new queue"
+
+
+def test_a_queue_that_no_process_opens_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "_default", None)
+    end(processes("fork", 1, lambda: pickle.dumps(busq.Queue())))
+
+
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_an_executor_hands_queues_on(method: str) -> None:
     """Those that are alone on their bus, in an argument and in a result."""
