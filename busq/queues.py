@@ -700,11 +700,8 @@ class JoinableQueue(Queue[_T]):
             return self.get(block, timeout)
         except errors.PeerExists:
             return self.get(timeout=self._local.await_reader(wait_of(block, timeout)))
-        except errors.Empty:
+        except (errors.Empty, errors.ShutDown):
             raise
-        except errors.ShutDown as error:
-            message = self._get_last(error, wait_of(block, timeout))
-            return self._read(message)  # type: ignore[no-any-return]
         except errors.BusqError as error:
             self._fail(error)
         except BaseException:
@@ -714,16 +711,15 @@ class JoinableQueue(Queue[_T]):
 
     _awaits_ack = True
 
-    def _read(self, message: Message) -> Any:
-        """Unpickle an object and keep it until it is reported; what a handler of a signal raises here gives it back."""
+    async def _aget(self, timeout: float | None) -> Any:
+        message = await self._areceive(timeout)
         try:
             obj = core.load(message, pickle.loads, self._unpack)
             mine = self._local.held.of_this_thread()  # type: ignore[union-attr]
-            # Behind a call, as one of `append`, or of a function of ours, a handler may run.  From here on none does.
-            mine += (message,)
+            mine += (message,)  # as in `get`
             return obj
         except BaseException:
-            core.give_back(message)  # it would come again only once this traceback is dropped
+            core.give_back(message)
             raise
 
     def task_done(self) -> None:

@@ -69,6 +69,7 @@ class _Loop:
 
     def __init__(self) -> None:
         self.reader: Any | None = None
+        self.port: Any = None  # the reader's
         self.sender: Any | None = None
 
     def is_here(self) -> bool:
@@ -103,7 +104,10 @@ class Tasks:
             from busq import aio  # here, since most programs never wait so
 
             joining = aio.join(self._home.bus, self._name, resume=True, shared=True, durable=True)
-            loop.reader = await joining  # which lets no other task run
+            reader = await joining  # which lets no other task run
+            loop.port = reader._peer
+            core.take_back_dropped(loop.port)  # what a handler of a signal keeps from being returned
+            loop.reader = reader
         return loop.reader
 
     async def await_reader(self, timeout: float | None) -> float | None:
@@ -125,7 +129,7 @@ class Tasks:
     def change_reader(self) -> bool:
         """Get by another peer from now on, since this one can keep no more that is not reported; False as `Local`'s."""
         here = self._here()
-        if here.reader is None or not core.hands(here.reader._peer):
+        if here.reader is None or not core.hands(here.port):
             return False
         here.reader = None
         return True
@@ -245,23 +249,25 @@ class Awaited(Generic[_T]):
             self._fail(error, data)
 
     async def _aget(self, timeout: float | None) -> Any:
+        return self._read(await self._areceive(timeout))
+
+    async def _areceive(self, timeout: float | None) -> Message:
         self._will_get()
         try:
             reader = await self._tasks.reader()
-            message = await reader.recv(timeout, ack=self._awaits_ack)
+            return await reader.recv(timeout, ack=self._awaits_ack)  # type: ignore[no-any-return]
         except errors.NoSpace as error:
             if not (self._awaits_ack or self._views) or not self._tasks.change_reader():
                 self._fail(error)
-            return await self._aget(timeout)
+            return await self._areceive(timeout)
         except errors.PeerExists:
-            return await self._aget(await self._tasks.await_reader(timeout))
+            return await self._areceive(await self._tasks.await_reader(timeout))
         except errors.Empty:
             raise
         except errors.ShutDown as error:
-            message = await self._aget_last(error, reader, timeout)
+            return await self._aget_last(error, reader, timeout)
         except TROUBLE as error:
             self._fail(error)
-        return self._read(message)
 
     def __aiter__(self) -> AsyncIterator[_T]:
         """Get object after object, as `aget` does, until the queue is shut down, or closed here."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import select
 import struct
 import threading
 import time
@@ -37,14 +38,17 @@ _PAUSE_S_MIN, _PAUSE_S_MAX = 0.001, 0.2
 
 
 class _Lock:
-    """A lock on a queue's byte, through a description of its own; it goes with this object."""
+    """A lock on a queue's byte, through a description of its own; it goes with this object.
+
+    Its descriptor is held by what closes it in C: a handler of a signal that raised in a `__del__` would leave it open.
+    """
 
     def __init__(self, path: str, byte: int) -> None:
         self._byte = byte
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._holder = select.epoll.fromfd(os.open(path, os.O_RDWR | os.O_CLOEXEC))  # of any descriptor: not waited for
 
     def _call(self, command: int, kind: int) -> None:
-        fcntl.fcntl(self._fd, command, struct.pack("hhqqi0q", kind, os.SEEK_SET, self._byte, 1, 0))
+        fcntl.fcntl(self._holder.fileno(), command, struct.pack("hhqqi0q", kind, os.SEEK_SET, self._byte, 1, 0))
 
     def try_read(self) -> bool:
         """Have it for as long as this object lives; False where the queue is just ending."""
@@ -63,11 +67,7 @@ class _Lock:
 
     def close(self) -> None:
         """Give it up; a forked child that has inherited it still has it."""
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-    __del__ = close
+        self._holder.close()
 
 
 class Users:
