@@ -210,9 +210,7 @@ static void all_leave(busq_peer *one, busq_peer *alice)
 /* True if the victim came through. */
 static bool strike_once(const void *argument, uint64_t steps, bool stops)
 {
-  static char scene[160];
   const script *s = argument;
-  int status;
   memset(words, 0, sizeof *words);
   meet(PEERS, CAPACITY, ARENA_BYTES);
   busq_peer *alice = join("alice"), *one = join_jobs();
@@ -224,18 +222,12 @@ static bool strike_once(const void *argument, uint64_t steps, bool stops)
     fill(alice, jobs);
   const pid_t waiting = in_a_child(s->is_full ? sender_body : reader_body, NULL);
   tell(&words->common.may_go_on);
-  CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
-  const bool is_stopped = WIFSTOPPED(status);
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps, words->common.struck_at);
-  check_test = scene;
+  const bool is_stopped = strike_await(pid, s->name, steps, stops, words->common.struck_at);
   const bool is_over = has_ended(alice, jobs, s->is_full);
   if (is_over)
     ends_well(waiting);
-  if (is_stopped) {
-    CHECK_EQUAL(kill(pid, SIGCONT), 0);
-    CHECK_EQUAL(waitpid(pid, &status, 0), pid);
-  }
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (is_stopped)
+    strike_go_on(pid);
   if (!stops && !is_over)
     CHECK_EQUAL(busq_bus_end_queue(company_bus, jobs, s->comes_to == BUSQ_QUEUE_DROPPED), BUSQ_OK);
   if (!is_over)

@@ -171,8 +171,6 @@ static void victim_body(void *argument)
   words->has_survived = 1;
 }
 
-static char scene[128];
-
 static pid_t begin(const script *s, uint64_t steps, bool stops)
 {
   memset(words, 0, sizeof *words);
@@ -189,13 +187,6 @@ static pid_t begin(const script *s, uint64_t steps, bool stops)
   check_test = s->name;
   tell(&words->may_go_on);
   return pid;
-}
-
-static void describe(const script *s, uint64_t steps, bool stops)
-{
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps,
-           words->struck_at);
-  check_test = scene;
 }
 
 static void part_in_peace(void)
@@ -261,8 +252,7 @@ static void judge_numbers(void)
 
 static bool die(const script *s, uint64_t steps)
 {
-  ends_well(begin(s, steps, false));
-  describe(s, steps, false);
+  (void)strike_await(begin(s, steps, false), s->name, steps, false, words->struck_at);
   do {
     all_listen();
     pause_shortly();
@@ -307,12 +297,8 @@ static void go_on_meanwhile(void)
 /* A stopped process holds up no other one. */
 static bool be_stopped(const script *s, uint64_t steps)
 {
-  int status;
   const pid_t pid = begin(s, steps, true);
-  CHECK_EQUAL(waitpid(pid, &status, WUNTRACED), pid);
-  describe(s, steps, true);
-  if (!WIFSTOPPED(status)) {
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (!strike_await(pid, s->name, steps, true, words->struck_at)) {
     part_in_peace();
     return true;
   }
@@ -320,8 +306,7 @@ static bool be_stopped(const script *s, uint64_t steps)
     s->meanwhile();
   if (!s->is_full)
     go_on_meanwhile();
-  CHECK_EQUAL(kill(pid, SIGCONT), 0);
-  ends_well(pid);
+  strike_go_on(pid);
   said(alice, "@g eve", "next");
   listen_until("alice,bob", "next");
   said(alice, "@g eve", "last"); /* the views without the gone may have come behind the next one */

@@ -87,14 +87,6 @@ static void company_meets(void)
   hears_all(carol, "view");
 }
 
-static uint32_t count_of(const char *text, const char *what)
-{
-  uint32_t n = 0;
-  for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
-    n++;
-  return n;
-}
-
 static bool comes_before(const char *text, const char *first, const char *second)
 {
   const char *a = strstr(text, first), *b = strstr(text, second);

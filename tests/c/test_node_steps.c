@@ -52,7 +52,6 @@ typedef struct {
 static last_words *words;
 static const script *script_now;
 static bool is_struck_to_stop;
-static char scene[160];
 static char transcript[N_ROLES][1024];
 static busq_peer *cast[N_ROLES];
 
@@ -124,14 +123,6 @@ static void act_make(busq_peer *victim)
 }
 
 /* ---- the verdicts ---- */
-
-static uint32_t count_of(const char *text, const char *what)
-{
-  uint32_t n = 0;
-  for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
-    n++;
-  return n;
-}
 
 static bool comes_before(const char *text, const char *first, const char *second)
 {
@@ -362,8 +353,7 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
   int status = 0;
   script_now = s;
   is_struck_to_stop = stops;
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, s->name, stops ? "stopped" : "dead", steps);
-  check_test = scene;
+  strike_scene(s->name, steps, stops, "");
   begin_scene(&steps, &pid);
   bool is_stopped = false;
   if (stops && s->act != act_close) {

@@ -212,20 +212,12 @@ static void meanwhile(void)
 /* True if the victim came through. */
 static bool strike_once(const void *argument, uint64_t steps, bool stops)
 {
-  static char scene[160];
   const script *s = argument;
-  int status;
   const pid_t pid = begin(s, steps, stops);
-  CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
-  const bool is_stopped = WIFSTOPPED(status);
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps, words->struck_at);
-  check_test = scene;
-  if (is_stopped) {
+  if (strike_await(pid, s->name, steps, stops, words->struck_at)) {
     meanwhile();
-    CHECK_EQUAL(kill(pid, SIGCONT), 0);
-    CHECK_EQUAL(waitpid(pid, &status, 0), pid);
+    strike_go_on(pid);
   }
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   judge(s);
   return words->has_survived && !words->struck_at[0];
 }

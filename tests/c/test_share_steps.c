@@ -100,13 +100,6 @@ static uint32_t fill(busq_peer *from)
   return count;
 }
 
-static void describe(const char *name, uint64_t steps, bool stops)
-{
-  static char scene[160];
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64, name, stops ? "stopped" : "dead", steps);
-  check_test = scene;
-}
-
 /* ---- one of two readers ---- */
 
 static void victim_body(void *argument)
@@ -129,14 +122,14 @@ static bool die(const void *argument, uint64_t steps, bool stops)
   memset(words, 0, sizeof *words);
   meet(PEERS, CAPACITY, ARENA_BYTES);
   busq_peer *alice = join("alice"), *carol = join("carol"), *one = join_jobs(0);
-  describe(s->name, steps, stops);
+  check_test = s->name;
   const pid_t pid = in_a_child(victim_body, &(strike_task){s, steps, stops});
   wait_for(&words->common.is_ready, 1);
   CHECK_EQUAL(takes_at_once(one), 0); /* it has just looked for the dead, and does not again for a while */
   for (int i = 0; i < LETTERS; i++)
     said(alice, i % 2 ? "jobs carol" : "jobs", "x");
   tell(&words->common.may_go_on);
-  ends_well(pid);
+  (void)strike_await(pid, s->name, steps, stops, words->common.struck_at);
   const uint32_t n_filled = s->fills ? fill(alice) : 0, n_at_once = takes_at_once(one), n_later = takes_later(one);
   if (s->fills)
     CHECK_EQUAL(n_filled + n_at_once + n_later, CAPACITY);
@@ -174,7 +167,6 @@ static void only_reader_body(void *argument)
 static bool strike_alone(const void *argument, uint64_t steps, bool stops)
 {
   uint64_t target, depth, n_dropped;
-  int status;
   (void)argument;
   memset(words, 0, sizeof *words);
   meet(PEERS, CAPACITY, ARENA_BYTES);
@@ -182,14 +174,9 @@ static bool strike_alone(const void *argument, uint64_t steps, bool stops)
   leave(join_jobs(ALONE));
   for (int i = 0; i < LETTERS; i++)
     said(alice, "jobs", "x");
-  describe("receiving alone", steps, stops);
   const pid_t pid = in_a_child(only_reader_body, &(strike_task){NULL, steps, stops});
-  CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
-  if (WIFSTOPPED(status)) {
-    CHECK_EQUAL(kill(pid, SIGCONT), 0);
-    CHECK_EQUAL(waitpid(pid, &status, 0), pid);
-  }
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (strike_await(pid, "receiving alone", steps, stops, words->common.struck_at))
+    strike_go_on(pid);
   CHECK_EQUAL(busq_bus_collect(company_bus, &n_dropped), BUSQ_OK);
   CHECK_EQUAL(look_up(alice, "jobs", &target), 1);
   CHECK_EQUAL(busq_bus_depth(company_bus, target, &depth), BUSQ_OK);
@@ -212,7 +199,7 @@ int main(int n_arguments, char **arguments)
   };
   words = shared_memory(sizeof *words);
   for (unsigned i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
-    printf("ok  %s: died at each of %" PRIu64 " steps\n", scripts[i].name, strike_everywhere(die, &scripts[i], false));
+    strike_tell_deaths(scripts[i].name, die, &scripts[i]);
   strike_tell("receiving alone", strike_alone, NULL);
   return 0;
 }

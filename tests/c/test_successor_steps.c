@@ -95,14 +95,6 @@ static void victim_hears(void)
   hear(victim, words->heard, sizeof words->heard);
 }
 
-static uint32_t count_of(const char *text, const char *what)
-{
-  uint32_t n = 0;
-  for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
-    n++;
-  return n;
-}
-
 /* By the victim, and by the one that comes after it. */
 static uint32_t both(const char *after, const char *what)
 {
@@ -1000,9 +992,7 @@ static void leave_and_forget(void)
 /* True if the victim came through. */
 static bool strike_once(const void *argument, uint64_t steps, bool stops)
 {
-  static char scene[160];
   const script *s = argument;
-  int status;
   memset(words, 0, sizeof *words);
   of_alice[0] = of_bob[0] = '\0';
   is_struck_to_stop = stops;
@@ -1019,15 +1009,10 @@ static bool strike_once(const void *argument, uint64_t steps, bool stops)
     s->between();
     tell(&words->may_go_on);
   }
-  CHECK_EQUAL(waitpid(pid, &status, stops ? WUNTRACED : 0), pid);
-  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", s->name, stops ? "stopped" : "dead", steps, words->struck_at);
-  check_test = scene;
+  const bool is_stopped = strike_await(pid, s->name, steps, stops, words->struck_at);
   s->meanwhile();
-  if (WIFSTOPPED(status)) {
-    CHECK_EQUAL(kill(pid, SIGCONT), 0);
-    CHECK_EQUAL(waitpid(pid, &status, 0), pid);
-  }
-  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  if (is_stopped)
+    strike_go_on(pid);
   s->judge();
   leave_and_forget();
   return words->has_survived && !words->struck_at[0];

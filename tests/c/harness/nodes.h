@@ -107,6 +107,15 @@ __attribute__((unused)) static const char *all_heard(busq_peer *peer)
   return text;
 }
 
+/* How often something stands in what was heard. */
+__attribute__((unused)) static uint32_t count_of(const char *text, const char *what)
+{
+  uint32_t n = 0;
+  for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+    n++;
+  return n;
+}
+
 #define hears_all(peer, expected)                                                                                \
   do {                                                                                                           \
     const char *const hears_found = all_heard(peer);                                                             \

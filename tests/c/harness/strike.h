@@ -6,6 +6,8 @@
  *
  *      strike_begin(steps, stops, words->struck_at);      in the child: from here on
  *      strike_end();                                      up to here
+ *      strike_await(pid, name, steps, stops, struck_at)   in the parent: true once the child is stopped, false once it has ended
+ *      strike_go_on(pid)                                  a stopped one comes to its end
  *      strike_everywhere(strike_once, script, stops);     in the parent: for n = 1, 2, 3 and so on, until the child comes through
  *
  * A step is a BUSQ_STEP of the core or, after `--every-access`, an access of shared memory.
@@ -80,6 +82,32 @@ static void strike_begin(uint64_t steps, bool stops, char *where)
   busq_access_hook = strike_is_every_access ? strike_access : NULL;
 }
 
+/* Failures name the scene from here on. */
+__attribute__((unused)) static void strike_scene(const char *name, uint64_t steps, bool stops, const char *struck_at)
+{
+  static char scene[160];
+  snprintf(scene, sizeof scene, "%s, %s at step %" PRIu64 " (%s)", name, stops ? "stopped" : "dead", steps, struck_at);
+  check_test = scene;
+}
+
+/* Waits until the child has ended, well, or is stopped. */
+__attribute__((unused)) static bool strike_await(pid_t pid, const char *name, uint64_t steps, bool stops, const char *struck_at)
+{
+  siginfo_t found = {0};
+  CHECK_EQUAL(waitid(P_PID, (id_t)pid, &found, WSTOPPED | WEXITED | WNOWAIT), 0);
+  strike_scene(name, steps, stops, struck_at);
+  if (found.si_code == CLD_STOPPED)
+    return true;
+  ends_well(pid);
+  return false;
+}
+
+__attribute__((unused)) static void strike_go_on(pid_t pid)
+{
+  CHECK_EQUAL(kill(pid, SIGCONT), 0);
+  ends_well(pid);
+}
+
 /* How many steps it has.  `once` gets the script, the step, and whether it stops there; true where the child came
  * through. */
 __attribute__((unused)) static uint64_t strike_everywhere(bool (*once)(const void *script, uint64_t steps, bool stops),
@@ -91,6 +119,13 @@ __attribute__((unused)) static uint64_t strike_everywhere(bool (*once)(const voi
   while (!once(script, steps, stops) && ++steps);
   CHECK(steps > 1);
   return steps - 1;
+}
+
+__attribute__((unused)) static void strike_tell_deaths(const char *name, bool (*once)(const void *script, uint64_t steps, bool stops),
+                                                       const void *script)
+{
+  printf("ok  %s: died at each of %" PRIu64 " steps\n", name, strike_everywhere(once, script, false));
+  fflush(stdout);
 }
 
 __attribute__((unused)) static void strike_tell(const char *name, bool (*once)(const void *script, uint64_t steps, bool stops),
