@@ -473,7 +473,8 @@ class Queue(_Base[_T]):
     def full(self) -> bool:
         """Return whether `maxsize` objects are there; never, where there is no limit.
 
-        Also where fewer are, and shared memory has no place for one more: then `put` waits as well.
+        Also where fewer are, and shared memory has no place for one more: then `put` waits as well.  Whether it has the
+        bytes of an object depends on the object: `put` of a large one may wait, or raise Full, though this is False.
 
         Errors: OSError if the bus is damaged.
 

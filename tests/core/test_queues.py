@@ -629,6 +629,18 @@ def test_a_process_keeps_the_count_of_several_full_queues(shorter: int) -> None:
     wait_until(lambda: not any("waits" in name for name in peers()), what="their places are free")
 
 
+def test_an_object_without_memory_is_refused_by_a_queue_that_is_not_full(make_bus: Callable[..., busq.Bus]) -> None:
+    queue: busq.Queue[bytes] = busq.Queue(100, bus=make_bus(capacity=100, arena=1 << 20))
+    n_put = 0
+    with pytest.raises(busq.Full, match="memory for messages"):
+        for n_put in range(100):
+            queue.put(bytes(50_000), block=False)
+    assert not queue.full()
+    assert queue.qsize() == n_put
+    queue.put(b"small", block=False)
+    assert len(all_of(queue)) == n_put + 1
+
+
 def test_a_simple_queue_waits_for_room(shorter: int) -> None:
     queue: busq.SimpleQueue[int] = busq.SimpleQueue()
     thread = threading.Thread(target=lambda: [queue.put(number) for number in range(100)], daemon=True)

@@ -175,6 +175,17 @@ def test_of_other_orders_it_says_so(make_bus: Callable[..., busq.Bus]) -> None:
         make_bus(order="fifo", peers=2).join("jobs", shared=True)
 
 
+def test_of_other_orders_a_queue_before_its_readers_is_refused_also_where_one_is_there(
+    make_bus: Callable[..., busq.Bus],
+) -> None:
+    bus = make_bus(order="fifo", peers=2)
+    bus.join("jobs")
+    for name in ("jobs", "new"):
+        for shared in (False, True):
+            with pytest.raises(ValueError, match="durable need order bus1"):
+                bus.create_queue(name, shared=shared)
+
+
 def test_many_join_at_once(make_bus: Callable[..., busq.Bus], fork: Callable[..., Child]) -> None:
     bus = make_bus(peers=32)
 

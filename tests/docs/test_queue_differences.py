@@ -27,6 +27,7 @@ SHOWN = {
     ),
     "arrays that are got": "test_queue_views.py::test_views_can_not_be_written_whatever_their_size",
     "`maxsize`": "test_queues.py::test_maxsize_is_exact_for_all_processes_and_threads_together",
+    "`Full` of a queue": "test_queues.py::test_an_object_without_memory_is_refused_by_a_queue_that_is_not_full",
     "`SimpleQueue.put`": "test_queues.py::test_a_simple_queue_waits_for_room",
     "`qsize`": "test_queues.py::test_maxsize_and_the_looks_at_a_queue_are_exact",
     "`task_done` for an object": "test_queue_task_done.py::test_reports_count_as_a_counter_does",
