@@ -473,6 +473,22 @@ def test_numbers_and_text_are_one_name_as_in_c(spark: SparkSession, tmp_path: Pa
     assert sorted(one.text for one in found.findings) == sorted(one.text for one in wanted.findings)
 
 
+@pytest.mark.parametrize("numbers", [(-1, -2), (10**12, 5)])
+def test_processes_may_be_called_by_any_numbers_as_in_c(
+    spark: SparkSession, tmp_path: Path, numbers: tuple[int, int]
+) -> None:
+    """Also in the columns of a trace, and in a DataFrame: there they were refused, or too large for Spark to cast."""
+    sender, receiver = numbers
+    columns = {"process": [sender, receiver], "kind": [1, 0], "message": [7, 7], "destinations": [[receiver], None]}
+    pq.write_table(pa.table(columns | {"position": [0, 0]}), tmp_path / "a.parquet")
+    (source,) = find([tmp_path]).sources
+    wanted = audit(read(source))
+    for its in (source, spark.read.parquet(str(tmp_path))):
+        found = huge.audit(spark, its)
+        assert_same(found, wanted, str(numbers))
+        assert found.processes == wanted.processes
+
+
 def test_another_column_is_doubted_here_too_whatever_is_judged(spark: SparkSession, tmp_path: Path) -> None:
     """A look for other columns counts phantoms even if they are not judged."""
     source = written(tmp_path, ODD_TABLES["rows called id"])

@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 from busq.audit import certain, native, unknown
 from busq.audit.order_claims import claims, known
@@ -61,6 +62,7 @@ from busq.lab.observers import REMARKS
 from busq.trace.errors import TraceError
 from busq.trace.finding import Finding
 from busq.trace.message_column import doubted, is_doubted, takes_phantoms
+from busq.trace.numbering import PROCESSES_MAX
 from busq.trace.run import Source
 
 __all__ = ["audit"]
@@ -103,7 +105,7 @@ def audit(
     """
     judged = known(checks)
     require(spark, source.paths[:1] if isinstance(source, Source) else ())
-    if isinstance(source, str) or (not isinstance(source, Source) and (fields or not catalog.is_plain(source))):
+    if isinstance(source, str) or (not isinstance(source, Source) and (fields or not _has_indices(source))):
         asked = {"order": order, "allow": allow, "ask": ask, "checks": checks, "memory_bytes": memory_bytes}
         return _audit_staged(spark, source, fields, place, names, asked)
     with as_needed(spark):
@@ -176,6 +178,21 @@ def _audit_staged(
     with catalog.staged(spark, tables, fields=fields, place=place) as found:
         run_audit = found.named(audit(spark, found.only(), **asked))
     return run_audit if isinstance(source, str) else replace(run_audit, run="", source="")
+
+
+def _has_indices(frame: DataFrame) -> bool:
+    """Return whether the processes of a DataFrame are called by indices.  Cost: a pass over their columns."""
+    if not catalog.is_plain(frame):
+        return False
+    columns = [F.col("process").cast("decimal(20, 0)")]
+    if "destinations" in frame.columns:
+        to = F.col("destinations").cast("array<decimal(20, 0)>")
+        columns += [F.array_min(to), F.array_max(to)]
+    ends = frame.agg(
+        *(end(column).alias(f"{at}{end.__name__}") for at, column in enumerate(columns) for end in (F.min, F.max))
+    )
+    found = [end for end in ends.collect()[0] if end is not None]
+    return min(found, default=0) >= 0 and max(found, default=0) < PROCESSES_MAX
 
 
 def _of_frame(frame: DataFrame, names: Sequence[str]) -> Loaded:

@@ -21,6 +21,7 @@ from busq.audit.spark.sessions.driver import frame_of
 from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file
+from busq.trace.numbering import PROCESSES_MAX
 from busq.trace.parquet import PROCESSES_DENSE
 from busq.trace.parquet_head import Head
 from busq.trace.queue_readers import queues_of
@@ -98,7 +99,7 @@ def _load(spark: SparkSession, source: Source) -> Loaded:
     heads, findings = _heads(source)
     if any(len({name.lower() for name in head.columns}) < len(head.columns) for head in heads):
         return _load_read(spark, source, "columns whose names differ in capitals alone")
-    if not all(head.is_plain for head in heads):
+    if not all(head.is_recorded or (head.is_plain and _may_be_indices(head.path)) for head in heads):
         return _of_names(spark, source, heads, findings)
     tells = source.options.get("field.run", "run") if source.tells_runs else ""
     parts: dict[str, tuple[T.StructType, list[str]]] = {}
@@ -177,6 +178,24 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
             kind, form = column.dataType.simpleString(), "lists of " if column.name in _LISTS else ""
             raise TraceError(f"{path}: column {column.name!r} is of type {kind}: expected {form}whole numbers")
     return T.StructType(fields)
+
+
+def _may_be_indices(path: str) -> bool:
+    """Return whether the processes of a stranger may be indices, by their ends in the metadata of a file."""
+    with parquet_file(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
+    for column in columns:
+        if column.path_in_schema.partition(".")[0] not in ("process", "destinations"):
+            continue
+        ends = column.statistics
+        if ends is None or not ends.has_min_max:
+            if ends is not None and ends.null_count == column.num_values:
+                continue
+            return False
+        if ends.min < 0 or ends.max >= PROCESSES_MAX:
+            return False
+    return True
 
 
 def _is_blank(column: pa.Field) -> bool:
