@@ -654,8 +654,17 @@ def puts(queue: Any, count: int) -> None:
         queue.put(number)
 
 
+def puts_bytes(queue: Any, count: int, size: int) -> None:
+    for _ in range(count):
+        queue.put(bytes(size))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_ends_once_all_has_left_it(method: str) -> None:
+    """At once, where shared memory holds it, though a pipe does not."""
+    held: busq.Queue[bytes] = busq.Queue()
+    end(processes(method, 1, puts_bytes, held, home.CAPACITY, 100))
+    assert len(all_of(held)) == home.CAPACITY
     queue: busq.Queue[int] = busq.Queue()
     (process,) = processes(method, 1, puts, queue, 3 * home.CAPACITY)
     received = [queue.get(timeout=PATIENCE_S) for _ in range(3 * home.CAPACITY)]

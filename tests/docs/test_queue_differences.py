@@ -13,6 +13,7 @@ SHOWN = {
     "`put` of what can't be pickled": (
         "test_queues.py::test_what_cant_be_pickled_is_refused_at_once_and_leaves_no_trace"
     ),
+    "an object that is changed": ("test_queue_views.py::test_what_is_put_is_no_longer_looked_at_once_put_returns"),
     "`_on_queue_feeder_error`": "test_queue_context.py::test_a_simple_queue_has_two_ends",
     "`multiprocessing.queues.Queue(ctx=...)`": (
         "test_queue_context.py::test_its_queues_are_ours_and_all_else_is_multiprocessings"
@@ -21,6 +22,8 @@ SHOWN = {
     "a queue that its process drops": "test_queues.py::test_the_parent_forgets_a_queue_before_its_children_open_it",
     "unpickling a queue that is gone": "test_errors.py::test_a_queue_that_is_gone_is_no_closed_pipe",
     "an object whose pickle is larger": "test_beyond_arena.py::test_where_addresses_are_limited_the_arena_is_the_limit",
+    "a process that is killed in": "test_queues.py::test_kills_at_random_lose_nothing_and_hold_nobody_up",
+    "a process that is joined": "test_queues.py::test_a_process_ends_once_all_has_left_it",
     "`put` without `maxsize`, when": "test_queues.py::test_what_waited_in_a_process_that_was_killed_takes_no_room",
     "`put` without `maxsize` behind": (
         "test_queues.py::test_what_is_put_in_the_knowledge_of_what_another_process_has_put_is_behind_it"
