@@ -82,8 +82,9 @@ def test_what_an_order_promises_holds_in_every_execution(order: str) -> None:
 )
 def test_reductions_change_no_verdict(order: str) -> None:
     bare = small(order, properties=[], reductions=())
+    reduced_by = small(order, properties=[]).reductions
     assert bare.complete
-    for chosen in (ALL, *[[one] for one in ALL]):
+    for chosen in (ALL, *[[one] for one in reduced_by]):
         reduced = small(order, properties=[], reductions=chosen)
         assert reduced.complete
         assert {name: one.ok for name, one in reduced.verdicts.items()} == {

@@ -295,6 +295,10 @@ def test_nothing_changes_where_nobody_dies() -> None:
     assert set(run("none", 2, 1).reductions) == {"late-submits", "quiet-packets", "symmetry"}
     assert run("none", 2, 1, crashes=1).reductions == MORTAL
     assert run("none", 2, 2, crashes=1, application="reply").reductions == ()
+    with pytest.raises(ValueError, match="'symmetry' is not for this: expected forgetting, silent-packets"):
+        run("none", 2, 1, crashes=1, reductions=["symmetry"])
+    with pytest.raises(ValueError, match="'forgetting' is not for this: expected late-submits"):
+        run("none", 2, 1, reductions=["forgetting"])
 
 
 @pytest.mark.parametrize("bound", [(2, 2), (3, 1)], ids=str)
@@ -331,7 +335,7 @@ def test_no_packet_is_silent_where_sends_are_judged_by_their_place() -> None:
 
 
 # To its end, with one death: 3 processes with 2 messages each to both others.  The states.
-ENDS = {"sequencer": 933_775, "token": 3_025_695, "causal-vector": 3_601_380}
+ENDS = {"sequencer": 933_775, "token": 3_025_695, "causal-vector": 3_601_380, "prc": 15_403_621}
 
 
 @pytest.mark.long

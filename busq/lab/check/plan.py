@@ -297,13 +297,15 @@ def _judged(
 
 
 def _reductions(asked: Iterable[str], *, mortal: bool, application: str) -> tuple[str, ...]:
-    """Those that fit, of those that are asked for."""
+    """Those that are asked for; of all of them those that fit."""
     chosen = set(arguments.names("reductions", asked))
     strange = sorted(chosen - set(REDUCTIONS))
     if strange:
         raise ValueError(f"reductions: {strange[0]!r} is none: expected {', '.join(REDUCTIONS)}")
-    chosen -= set() if not mortal or application == "free" else set(_MORTAL)
-    return tuple(name for name in REDUCTIONS if name in chosen and (name in _MORTAL) == mortal)
+    fit = {name for name in REDUCTIONS if (name in _MORTAL) == mortal and (not mortal or application == "free")}
+    if chosen != set(REDUCTIONS) and (strange := sorted(chosen - fit)):
+        raise ValueError(f"reductions: {strange[0]!r} is not for this: expected {', '.join(sorted(fit)) or 'none'}")
+    return tuple(name for name in REDUCTIONS if name in chosen & fit)
 
 
 def _cores() -> int:
