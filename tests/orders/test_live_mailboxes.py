@@ -55,13 +55,15 @@ def another(bus: busq.Bus, name: str) -> Iterator[tuple[int, Connection]]:
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
     os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)  # until all of its threads stand still
     try:
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
 
 
-def came(peer: OrderedPeer) -> int:
+def came(peer: object) -> int:
+    assert isinstance(peer, OrderedPeer)
     found = peer.order_stats()["packets_received"]["data"]
     assert isinstance(found, int)
     return found
