@@ -151,12 +151,20 @@ class Audit:
         """Every claimed property of every run holds."""
         return all(run.ok for run in self.runs)
 
+    @property
+    def could_judge(self) -> bool:
+        """A delivery stands in some log, or a verdict was possible without one, or none was asked for."""
+        claimed = [check for run in self.runs for check in run.checks.values() if check.claimed]
+        has_deliveries = any(run.deliveries for run in self.runs)
+        return has_deliveries or not claimed or any(check.word != "unknown" for check in claimed)
+
     def as_json(self) -> dict[str, Any]:
-        """Return it for --json: the sums over all runs, as every judge prints them, then each run."""
+        """Return it for --json: the sums over all runs, as every judge prints them, then each run; "ok" is None where
+        nothing could be judged."""
         names = dict.fromkeys(name for run in self.runs for name in run.checks)
         together = {name: [run.checks[name] for run in self.runs if name in run.checks] for name in names}
         return {
-            "ok": self.ok,
+            "ok": None if self.ok and not self.could_judge else self.ok,
             "messages": sum(run.messages for run in self.runs),
             "deliveries": sum(run.deliveries for run in self.runs),
             "verdicts": {

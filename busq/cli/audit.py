@@ -399,7 +399,7 @@ class _Command:
         _refuse_unreadable(found)
         has_errors = any(finding.is_error for run in found.runs for finding in run.findings)
         code = int(not found.ok or (has_errors and self.options["strict"]))
-        if not code and not _could_judge(found):
+        if not code and not found.could_judge:
             code = 2
         if self.options["as_json"]:
             print_json(self.found.as_json())
@@ -427,13 +427,6 @@ class _Command:
             from busq.cli import audit_tables
 
             audit_tables.write(self.found, load, self.spark[0], self.options["output_table"])
-
-
-def _could_judge(found: Audit) -> bool:
-    """Return whether a delivery stands in some log, or a verdict was possible without one, or none was asked for."""
-    claimed = [check for run in found.runs for check in run.checks.values() if check.claimed]
-    has_deliveries = any(run.deliveries for run in found.runs)
-    return has_deliveries or not claimed or any(check.word != "unknown" for check in claimed)
 
 
 def _refuse_unreadable(found: Audit) -> None:

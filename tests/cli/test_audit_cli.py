@@ -360,3 +360,4 @@ def test_logs_in_which_nothing_could_be_judged_end_with_2(tmp_path: Path) -> Non
     result = audit(path)
     assert result.exit_code == 2
     assert "Exit code 2: nothing could be judged" in " ".join(result.stdout.split())
+    assert json.loads(audit(path, "--json").stdout)["ok"] is None
