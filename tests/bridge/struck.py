@@ -8,8 +8,10 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from bridging import wait_until
 
 import busq
 from busq._native import _core
@@ -168,3 +170,17 @@ class StruckBridge:
     def end(self) -> None:
         self.process.kill()
         self.process.join()
+
+
+def strike(bus: busq.Bus, machine: str, url: str, steps: Sequence[int], is_over: Callable[[], bool]) -> list[str]:
+    """Strike bridges at these steps, one after the other, until it is over; return the names of those reached."""
+    reached = []
+    for step in (*steps, 0):
+        bridge = StruckBridge(bus, machine, url, step)
+        wait_until("all is done, or the bridge killed", lambda: is_over() or not bridge.process.is_alive())  # noqa: B023
+        if bridge.process.is_alive():
+            bridge.end()
+            break
+        assert step, f"a bridge that is not struck ended with {bridge.process.exitcode}"
+        reached.append(bridge.name_of_step.value.decode())
+    return reached

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import threading
@@ -50,11 +51,11 @@ class Scene:
     """Two machines; on the first, of which the bridge is struck, two peers send, and a third is a member."""
 
     def __init__(self, machine: Make) -> None:  # noqa: F811
-        from struck import StruckBridge
+        from struck import StruckBridge, strike
 
-        self.bridge = StruckBridge
         self.here, self.there = machine("m1", begins=False), machine("m2")
-        begun = self.bridge(self.here.bus, "m1", self.here.server.url)
+        self.strike = functools.partial(strike, self.here.bus, "m1", self.here.server.url)
+        begun = StruckBridge(self.here.bus, "m1", self.here.server.url)
         wait_until("the group is wide", self.here.group_is_wide)
         self.alice, self.bob = self.here.bus.join("alice"), self.there.bus.join("bob")
         self.alice.enter("prices", timeout=WAIT_S)
@@ -74,18 +75,7 @@ class Scene:
         ]
         for thread in threads:
             thread.start()
-        reached = []
-        for step in (*steps, 0):
-            bridge = self.bridge(self.here.bus, "m1", self.here.server.url, step)
-            wait_until(
-                "all is sent, or the bridge killed",
-                lambda: all(one.is_set() for one in done) or not bridge.process.is_alive(),  # noqa: B023
-            )
-            if bridge.process.is_alive():
-                bridge.end()
-                break
-            assert step, f"a bridge that is not struck ended with {bridge.process.exitcode}"
-            reached.append(bridge.name_of_step.value.decode())
+        reached = self.strike(steps, lambda: all(one.is_set() for one in done))
         for thread in threads:
             thread.join()
         self.check(messages, reached)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import threading
@@ -115,14 +116,14 @@ class Scene:
     """A member on a machine whose bridge lives, and one that comes and goes where bridges are struck."""
 
     def __init__(self, machine: Make) -> None:  # noqa: F811
-        from struck import StruckBridge
+        from struck import StruckBridge, strike
 
         self.here, self.there = machine("m1", begins=False), machine("m2")
         self.bob = self.there.bus.join("bob")
         self.bob.enter("prices", timeout=WAIT_S)
         self.members = views_of(self.bob, 1)[0].members
-        self.strike = lambda step: StruckBridge(self.here.bus, "m1", self.here.server.url, step)
-        begun = self.strike(0)
+        self.strike = functools.partial(strike, self.here.bus, "m1", self.here.server.url)
+        begun = StruckBridge(self.here.bus, "m1", self.here.server.url)
         wait_until("the group is wide", self.here.group_is_wide)
         with self.here.bus.join("looks") as looks:
             looks.sync("@prices", timeout=WAIT_S)
@@ -133,18 +134,7 @@ class Scene:
         with self.here.bus.join("alice") as alice:
             comes_and_goes = threading.Thread(target=come_and_go, args=(alice,))
             comes_and_goes.start()
-            reached = []
-            for step in (*steps, 0):
-                bridge = self.strike(step)
-                wait_until(
-                    "she has gone, or the bridge",
-                    lambda: not comes_and_goes.is_alive() or not bridge.process.is_alive(),  # noqa: B023
-                )
-                if bridge.process.is_alive():
-                    bridge.end()
-                    break
-                assert step, f"a bridge that is not struck ended with {bridge.process.exitcode}"
-                reached.append(bridge.name_of_step.value.decode())
+            reached = self.strike(steps, lambda: not comes_and_goes.is_alive())
             comes_and_goes.join()
             events = [alice.recv(timeout=WAIT_S) for _ in range(3)]
             with pytest.raises(busq.Empty):
