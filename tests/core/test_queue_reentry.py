@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 from conftest import PATIENCE_S, wait_until
 from on_top import Handler
-from test_queues import OURS
+from test_queues import OURS, await_threads
 
 import busq
-from busq._queues import at_exit, home, overflow
+from busq._queues import home, overflow
 
 CAPACITY = 16
 
@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(home, "PEERS", 48)
     monkeypatch.setattr(home, "_default", None)
     yield
-    wait_until(lambda: not at_exit.overflows, what="the threads have ended")
+    await_threads()
     home._default = None
 
 
