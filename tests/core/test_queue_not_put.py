@@ -99,15 +99,17 @@ def strike(*_: Any) -> None:
 
 
 @pytest.fixture(params=["full", "full, more than shared memory holds"])
-def full_one(request: pytest.FixtureRequest) -> Any:
+def full_one(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A queue without room."""
     if request.param == "full":
-        return full()
+        yield full()
+        return
     bus = request.getfixturevalue("make_bus")(capacity=4)
     queue: busq.Queue[Any] = busq.Queue(6, bus=bus)
     for number in range(6):
         queue.put(number)
-    return queue
+    yield queue
+    queue.shutdown(immediate=True)
 
 
 def test_one_whose_put_was_interrupted_is_taken_back(full_one: Any) -> None:

@@ -259,6 +259,7 @@ def test_tasks_that_wait_wake_and_an_iteration_ends(maxsize: int) -> None:
     got, other = asyncio.run(main())
     numbers = [number for found in (got, [other]) for number in found if isinstance(number, int)]  # type: ignore[attr-defined]
     assert numbers == [1]
+    full.shutdown(immediate=True)
 
 
 class Hindered:
