@@ -74,35 +74,34 @@ static PyObject *settle(PyObject *module, PyObject *items)
 
 /* ---- where no thread puts them ---- */
 
-/* Whether what has failed had sent its message by then. */
-static int is_sent(void)
-{
-  PyObject *type, *error, *trace;
-  PyErr_Fetch(&type, &error, &trace);
-  PyErr_NormalizeException(&type, &error, &trace);
-  PyObject *sent = PyObject_GetAttrString(error, "sent");
-  const int found = sent && PyObject_IsTrue(sent) == 1;
-  Py_XDECREF(sent);
-  PyErr_Restore(type, error, trace);
-  return found;
-}
-
-static int send_first(PyObject *items, PyObject *send)
+static PyObject *send_first(PyObject *items, PyObject *send)
 {
   PyObject *item = PySequence_GetItem(items, 0);
   PyObject *done = item ? PyObject_CallFunctionObjArgs(send, PyTuple_GetItem(item, 1), NULL) : NULL;
   Py_XDECREF(item);
-  Py_XDECREF(done);
-  return done || (item && is_sent());
+  return done;
 }
 
-static void settle_first(PyObject *module, PyObject *items)
+/* Whether a send that has failed had sent its message by then. */
+static int was_sent(PyObject *error)
+{
+  PyObject *sent = PyObject_GetAttrString(error, "sent");
+  const int found = sent && PyObject_IsTrue(sent) == 1;
+  Py_XDECREF(sent);
+  return found;
+}
+
+/* Sends the first and settles it.  An exception of the send stays, in place of one of what follows. */
+static void move(PyObject *module, PyObject *items, PyObject *send)
 {
   PyObject *type, *error, *trace;
+  PyObject *done = send_first(items, send);
   PyErr_Fetch(&type, &error, &trace);
-  PyObject *settled = settle(module, items);
+  PyErr_NormalizeException(&type, &error, &trace);
+  PyObject *settled = done || was_sent(error) ? settle(module, items) : NULL;
+  Py_XDECREF(done);
   Py_XDECREF(settled);
-  if (settled)
+  if (type)
     PyErr_Restore(type, error, trace);
 }
 
@@ -115,9 +114,9 @@ static PyObject *move_first(PyObject *module, PyObject *args)
     return NULL;
   PyObject *held = PyObject_CallMethod(fed, "acquire", "i", 0);
   if (held == Py_True) {
-    if (PySequence_Size(items) > 0 && send_first(items, send))
-      settle_first(module, items);
     PyObject *type, *error, *trace;
+    if (PySequence_Size(items) > 0)
+      move(module, items, send);
     PyErr_Fetch(&type, &error, &trace);
     Py_XDECREF(PyObject_CallMethod(fed, "release", NULL));
     PyErr_Restore(type, error, trace);
