@@ -122,16 +122,17 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.fixture(autouse=True)
-def no_full_queue_stays() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
     """Have a full queue that a test has dropped go before the next test, and not when the collector comes by.
 
     Were a process forked meanwhile, it would have that queue as well; then the thread that puts waits for ever.
     """
-    yield
+    done = yield
     at_exit = sys.modules.get("busq._queues.at_exit")
     if at_exit is not None and at_exit.overflows:
         gc.collect()
+    return done
 
 
 # ---- buses ----

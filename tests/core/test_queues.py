@@ -42,9 +42,7 @@ METHODS = ("fork", "spawn", "forkserver")
 
 
 def await_threads() -> None:
-    """Wait until no thread puts into a queue any more; a full one of an earlier test may be garbage."""
-    if at_exit.overflows:
-        gc.collect()
+    """Wait until no thread puts into a queue any more."""
     wait_until(lambda: not at_exit.overflows, what="the threads have ended")
 
 
