@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a trace while it is recorded: Structured Streaming finds the files, `busq.audit` judges them.
+"""Following a trace while it is recorded: Structured Streaming finds the files, `watch` judges them.
 
 The stream consists of the names of new files, not of their rows: files of a process have to be read in the order of
 their segments, whatever order they are found in, and those that come too early wait by name.  Spark remembers which
