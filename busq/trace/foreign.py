@@ -35,10 +35,10 @@ from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
 from busq.trace.time_units import EXCEL, SECOND, how_days, reported, unit_of
 from busq.trace.typed_columns import (
+    Counting,
     Counts,
     destinations_of,
     ends_of,
-    ends_of_both,
     kinds_of,
     names_of,
     plain_of,
@@ -253,8 +253,7 @@ def _recast(table: pa.Table, name: str, kind: pa.DataType) -> pa.Table:
 
 def _counts(source: Source, fields: Fields) -> Counts:
     """Return what numbers of a run count as times, by column: the unit is that of a run, not of a file."""
-    ends: dict[str, tuple[int, int]] = {}
-    days: dict[str, tuple[bool, bool]] = {}  # as of `how_days`
+    counting = Counting()
     for path in source.paths:
         try:
             with parquet_file(path) as file:
@@ -270,12 +269,11 @@ def _counts(source: Source, fields: Fields) -> Counts:
         for name in columns:
             column = plain_of(table[name])
             if pa.types.is_integer(column.type):
-                ends[name] = ends_of_both(ends_of(column), ends.get(name, (0, 0)))
+                counting.add_whole(name, ends_of(column))
                 continue
             may_be, are = how_days(column.cast(pa.float64()).drop_null().to_numpy())
-            before = days.get(name, (True, False))
-            days[name] = before[0] and may_be, before[1] or are
-    return Counts(1, ends, frozenset(name for name, both in days.items() if all(both) and name not in ends))
+            counting.add_fractions(name, may_be=may_be, are=are)
+    return counting.counts()
 
 
 def counted_otherwise(counts: Counts) -> str:

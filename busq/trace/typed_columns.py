@@ -20,10 +20,10 @@ from busq.trace.values import nanoseconds
 
 __all__ = [
     "DIGITS",
+    "Counting",
     "Counts",
     "destinations_of",
     "ends_of",
-    "ends_of_both",
     "kinds_of",
     "names_of",
     "plain_of",
@@ -44,21 +44,42 @@ class Counts:
     days: Container[str] = ()
 
 
+class Counting:
+    """Gathers `Counts` of a run, file by file.
+
+    >>> counting = Counting()
+    >>> for ends in (0, 0), (3, 9), (2, 5):
+    ...     counting.add_whole("ts", ends)
+    >>> counting.counts().ends
+    {'ts': (2, 9)}
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[int, int]] = {}
+        self._days: dict[str, tuple[bool, bool]] = {}
+
+    def add_whole(self, called: str, ends: tuple[int, int]) -> None:
+        """Take in the ends of a column of whole numbers (`ends_of`)."""
+        least, greatest = self._ends.get(called, (0, 0))
+        self._ends[called] = min(filter(None, (least, ends[0])), default=0), max(greatest, ends[1])
+
+    def add_fractions(self, called: str, *, may_be: bool, are: bool) -> None:
+        """Take in whether a column of fractions has days (`busq.trace.time_units.how_days`)."""
+        before = self._days.get(called, (True, False))
+        self._days[called] = before[0] and may_be, before[1] or are
+
+    def counts(self) -> Counts:
+        """Return what was found."""
+        days = (called for called, both in self._days.items() if all(both) and called not in self._ends)
+        return Counts(1, self._ends, frozenset(days))
+
+
 def ends_of(column: Any) -> tuple[int, int]:
     """Return the least size of whole numbers, but for 0, and the greatest; zeros for none."""
     numbers = column.cast(pa.decimal128(20, 0)) if pa.types.is_uint64(column.type) else column.cast(pa.int64())
     sizes = pc.abs(numbers)
     ends = pc.min_max(sizes.filter(pc.not_equal(sizes, 0))).as_py()
     return int(ends["min"] or 0), int(ends["max"] or 0)
-
-
-def ends_of_both(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-    """Return what `ends_of` gives for two columns together.
-
-    >>> ends_of_both((0, 0), (3, 9)), ends_of_both((2, 5), (3, 9))
-    ((3, 9), (2, 9))
-    """
-    return min(filter(None, (one[0], other[0])), default=0), max(one[1], other[1])
 
 
 def plain_of(column: Any) -> Any:

@@ -40,7 +40,7 @@ from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.time_units import DAY_MS, DAYS, NEAR, SECOND, SINCE_DAYS, UNITS, floor_of, reported, unit_of
-from busq.trace.typed_columns import DIGITS, Counts, ends_of_both
+from busq.trace.typed_columns import DIGITS, Counting, Counts
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
 
@@ -173,8 +173,7 @@ def _counts(groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanose
 
     Cost: a pass over these columns, if there are any.
     """
-    ends: dict[str, tuple[int, int]] = {}
-    days: dict[str, tuple[bool, bool]] = {}
+    counting = Counting()
     for frame, there in groups:
         chosen = {each.text: column_of(each, frame) for name in _TIMES for each in _choices(frame, name, there)}
         kinds = frame.select(*(column.alias(text) for text, column in chosen.items())).schema
@@ -190,12 +189,10 @@ def _counts(groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanose
         asked += [each for text in fractions for each in _how_days(chosen[text])]
         found = iter(frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(asked))).collect()[0])
         for text in whole:
-            ends[text] = ends_of_both((int(next(found) or 0), int(next(found) or 0)), ends.get(text, (0, 0)))
+            counting.add_whole(text, (int(next(found) or 0), int(next(found) or 0)))
         for text in fractions:
-            may_be, are = next(found) is not False, bool(next(found))
-            before = days.get(text, (True, False))
-            days[text] = before[0] and may_be, before[1] or are
-    return Counts(1, ends, frozenset(text for text, both in days.items() if all(both) and text not in ends))
+            counting.add_fractions(text, may_be=next(found) is not False, are=bool(next(found)))
+    return counting.counts()
 
 
 def _how_days(column: Column) -> list[Column]:
