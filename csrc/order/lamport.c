@@ -287,8 +287,7 @@ static uint64_t lamport_rebase(void *const *states, uint32_t n_states, busq_orde
     return 0;
   for (uint32_t process = 0; process < n_states; process++) {
     const lamport_state *self = states[process];
-    const busq_holdback *queue = queue_of(self);
-    const uint64_t first = queue->count ? busq_holdback_at(queue, 0)->key : UINT64_MAX;
+    const uint64_t first = busq_holdback_least_key(queue_of(self));
     least = self->clock < least ? self->clock : least;
     least = first < least ? first : least;
   }
@@ -303,8 +302,7 @@ static uint64_t lamport_rebase(void *const *states, uint32_t n_states, busq_orde
       self->heard[other] -= self->heard[other] < base ? self->heard[other] : base;
     for (uint32_t place = 0; place < mine_of(self)->count; place++)
       busq_outbox_at(mine_of(self), place)->stamp -= base;
-    for (uint32_t place = 0; place < queue_of(self)->count; place++)
-      busq_holdback_at(queue_of(self), place)->key -= base;
+    busq_holdback_lower(queue_of(self), base);
   }
   for (uint32_t place = 0; place < n_packets && base; place++)
     packets[place].stamp -= packets[place].kind == DATA ? base : 0;

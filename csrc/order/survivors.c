@@ -211,7 +211,7 @@ uint64_t busq_survivors_rebase(void *const *states, uint32_t n_states, busq_orde
     return 0;
   for (uint32_t process = 0; process < n_states; process++) {
     const survivors_state *self = states[process];
-    const uint64_t first = queue_of(self)->count ? busq_holdback_at(queue_of(self), 0)->key : UINT64_MAX;
+    const uint64_t first = busq_holdback_least_key(queue_of(self));
     least = self->clock < least ? self->clock : least;
     least = first < least ? first : least;
   }
@@ -219,8 +219,7 @@ uint64_t busq_survivors_rebase(void *const *states, uint32_t n_states, busq_orde
   for (uint32_t process = 0; process < n_states && base; process++) {
     survivors_state *self = states[process];
     self->clock -= base;
-    for (uint32_t place = 0; place < queue_of(self)->count; place++)
-      busq_holdback_at(queue_of(self), place)->key -= base;
+    busq_holdback_lower(queue_of(self), base);
   }
   for (uint32_t place = 0; place < n_packets && base; place++)
     packets[place].stamp -= packets[place].stamp < base ? packets[place].stamp : base;

@@ -64,6 +64,19 @@ static inline bool busq_holdback_is_full(const busq_holdback *held)
   return held->count == held->max;
 }
 
+/* UINT64_MAX where there is none. */
+static inline uint64_t busq_holdback_least_key(const busq_holdback *held)
+{
+  return held->count ? busq_holdback_at(held, 0)->key : UINT64_MAX;
+}
+
+/* Takes from all keys the same, which none of them is below. */
+static inline void busq_holdback_lower(busq_holdback *held, uint64_t base)
+{
+  for (uint32_t place = 0; place < held->count; place++)
+    busq_holdback_at(held, place)->key -= base;
+}
+
 static inline bool busq_held_less(const busq_held_entry *entry, uint64_t key, uint64_t message)
 {
   return entry->key != key ? entry->key < key : entry->message < message;
