@@ -11,6 +11,7 @@ import gc
 import inspect
 import itertools
 import math
+import multiprocessing
 import os
 import pickle
 import random
@@ -402,6 +403,32 @@ def wait_until(condition: Callable[[], bool], timeout: float = PATIENCE_S, what:
         assert now - begin < timeout, f"{what} did not come true within {timeout} s"
         time.sleep(min(0.001 + (now - begin) / 50, 0.05))
         now = time.monotonic()
+
+
+@contextlib.contextmanager
+def process(method: str, target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
+    """A child of `multiprocessing`, started by this method; it has to end by itself."""
+    child = multiprocessing.get_context(method).Process(target=target, args=arguments, daemon=True)  # type: ignore[attr-defined]
+    child.start()
+    try:
+        yield child
+        child.join(PATIENCE_S)
+        assert child.exitcode is not None
+    finally:
+        child.kill()
+        child.join()
+
+
+@pytest.fixture
+def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A bus made by itself that holds 16 objects per queue."""
+    from busq._queues import home
+
+    monkeypatch.setattr(home, "CAPACITY", 16)
+    monkeypatch.setattr(home, "PEERS", 48)
+    monkeypatch.setattr(home, "_default", None)
+    yield 16
+    home._default = None
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from calls import Picture
 from conftest import PATIENCE_S, Child, fresh_python
 
 import busq
@@ -32,16 +33,6 @@ def pattern(size: int, number: int = 0) -> bytes:
 
 def depth(bus: busq.Bus, name: str) -> int:
     return next(int(p["depth"]) for p in bus.stats()["peers"] if p["name"] == name and p["alive"])
-
-
-class Picture:
-    """What hands its content over beside its pickle, as arrays do."""
-
-    def __init__(self, content: Any) -> None:
-        self.content = content
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return Picture, (pickle.PickleBuffer(self.content),)
 
 
 @dataclasses.dataclass

@@ -7,36 +7,21 @@ import asyncio
 import contextlib
 import functools
 import gc
-import multiprocessing
 import os
 import random
 import select
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, Run, run_trio
+from conftest import PATIENCE_S, Run, process, run_trio
 
 import busq
 
 METHODS = ("fork", "spawn", "forkserver")
 KINDS = (busq.Queue, busq.SimpleQueue, busq.JoinableQueue)
-
-
-@contextlib.contextmanager
-def process(method: str, target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
-    child = multiprocessing.get_context(method).Process(target=target, args=arguments, daemon=True)  # type: ignore[attr-defined]
-    child.start()
-    try:
-        yield child
-        child.join(PATIENCE_S)
-        assert child.exitcode is not None
-    finally:
-        child.kill()
-        child.join()
 
 
 # ---- getting and putting ----

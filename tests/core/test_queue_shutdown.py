@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
 import pickle
 import queue as standard
@@ -16,30 +15,17 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, process, wait_until
 
 import busq
 import busq.aio
 
 METHODS = ("fork", "spawn", "forkserver")
 KINDS = (busq.Queue, busq.SimpleQueue, busq.JoinableQueue)
-
-
-@contextlib.contextmanager
-def process(method: str, target: Callable[..., None], *arguments: Any) -> Iterator[Any]:
-    child = multiprocessing.get_context(method).Process(target=target, args=arguments, daemon=True)  # type: ignore[attr-defined]
-    child.start()
-    try:
-        yield child
-        child.join(PATIENCE_S)
-        assert child.exitcode is not None
-    finally:
-        child.kill()
-        child.join()
 
 
 def all_until_the_end(queue: Any) -> list[Any]:

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,22 +19,12 @@ from conftest import PATIENCE_S, Child, wait_until
 
 import busq
 from busq._native import _core as core
-from busq._queues import home, pickles
+from busq._queues import pickles
 
 KINDS = [busq.Queue, busq.SimpleQueue, busq.JoinableQueue]
 METHODS = ("fork", "spawn", "forkserver")
 BESIDE_BYTES = 256 << 10  # stand beside the pickle in every queue
 LARGE = 300_000
-
-
-@pytest.fixture
-def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(home, "CAPACITY", 16)
-    monkeypatch.setattr(home, "PEERS", 48)
-    monkeypatch.setattr(home, "_default", None)
-    yield 16
-    home._default = None
 
 
 def used_bytes(bus: busq.Bus) -> int:

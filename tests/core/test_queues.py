@@ -46,16 +46,6 @@ def await_threads() -> None:
     wait_until(lambda: not at_exit.overflows, what="the threads have ended")
 
 
-@pytest.fixture
-def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(home, "CAPACITY", 16)
-    monkeypatch.setattr(home, "PEERS", 48)
-    monkeypatch.setattr(home, "_default", None)
-    yield 16
-    home._default = None
-
-
 def all_of(queue: Any) -> list[Any]:
     """What is in a queue now."""
     got = []

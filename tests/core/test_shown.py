@@ -7,7 +7,6 @@ import ctypes
 import faulthandler
 import mmap
 import os
-import pickle
 import resource
 import signal
 import threading
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calls import Picture
 from conftest import PATIENCE_S, Child
 
 import busq
@@ -55,16 +55,6 @@ def mapping_at(address: int) -> tuple[str, str]:
         if begin <= address < end:
             return fields[1], fields[5] if len(fields) > 5 else ""
     raise AssertionError("nothing is mapped there")
-
-
-class Picture:
-    """Hands its content over beside its pickle, as arrays do."""
-
-    def __init__(self, content: Any) -> None:
-        self.content = content
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return Picture, (pickle.PickleBuffer(self.content),)
 
 
 VIEWS: dict[str, Callable[[busq.Message], memoryview]] = {
