@@ -74,12 +74,18 @@ C_CASES = (
 LOOPS = 20_000
 
 
-def build(sources: Path, folder: Path) -> None:
-    """Build the programs: `core_c`, and `core_times_c` with the counters."""
+def require_checkout(parser: argparse.ArgumentParser, sources: Path) -> None:
+    """End with an error where that is no checkout."""
+    if not (sources / "csrc" / "CMakeLists.txt").is_file():
+        parser.error(f"--sources {sources}: expected a checkout of busq, with csrc/CMakeLists.txt")
+
+
+def build(sources: Path, folder: Path, *programs: str) -> None:
+    """Build programs: `core_c`, `core_times_c` with the counters, or `lines_c` (lines.py)."""
     options = ["-DBUSQ_PYTHON=OFF", "-DBUSQ_TIMES=ON", "-DCMAKE_BUILD_TYPE=Release"]
     for command in (
         ["cmake", "-S", str(sources / "csrc"), "-B", str(folder), *options],
-        ["cmake", "--build", str(folder), "-j2", "--target", "core_c", "core_times_c"],
+        ["cmake", "--build", str(folder), "-j2", "--target", *programs],
     ):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -171,7 +177,7 @@ def run(sources: Path, repeats: int, seconds: float) -> dict[str, Any]:
     """Build, measure everything interleaved, and return one JSON-able object."""
     cases = []
     with tempfile.TemporaryDirectory(prefix="busq-steps-") as folder:
-        build(sources, Path(folder))
+        build(sources, Path(folder), "core_c", "core_times_c")
         plain: dict[str, list[float]] = {name: [] for name, _ in C_CASES}
         timed: dict[str, list[list[dict[str, Any]]]] = {name: [] for name, _ in C_CASES}
         for _ in range(repeats):
@@ -220,8 +226,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.5, help="of each measurement")
     parser.add_argument("--json", type=Path, metavar="FILE")
     o = parser.parse_args()
-    if not (o.sources / "csrc" / "CMakeLists.txt").is_file():
-        parser.error(f"--sources {o.sources}: expected a checkout of busq, with csrc/CMakeLists.txt")
+    require_checkout(parser, o.sources)
     result = run(o.sources, o.repeats, o.seconds)
     print_report(result)
     if o.json:
