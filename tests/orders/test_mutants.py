@@ -7,9 +7,8 @@ from collections import Counter
 
 import pytest
 from mutants import followed, multicast
-from mutants.go_on import GO_ON
 from mutants.run import ALL_REDUCTIONS, MORTAL_REDUCTIONS, Workshop, look, mutated, search
-from mutants.table import LABORATORY, MUTANTS, Bound, Mutant
+from mutants.table import GO_ON, LABORATORY, MUTANTS, Bound, Mutant
 
 from busq.lab.check import bounds
 from busq.lab.check.result import ORDERING

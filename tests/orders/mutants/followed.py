@@ -19,8 +19,8 @@ for folder in (TESTS, TESTS / "orders"):
         sys.path.insert(0, str(folder))
 
 from busq.lab.proof.follow import follow, scenes_of  # noqa: E402
-from mutants.multicast import COMMIT, LOOK, MULTICAST, RECEIVE, Mutant, Workshop, mutant  # noqa: E402
 from mutants.multicast import MUTANTS as OF_THE_SEARCH  # noqa: E402
+from mutants.multicast import Mutant, Workshop, read  # noqa: E402
 
 # These the search refuses too, by what comes of them in the end.
 KNOWN = (
@@ -35,77 +35,7 @@ KNOWN = (
 
 MUTANTS = [
     *(one for one in OF_THE_SEARCH if one.name in KNOWN),
-    mutant(
-        "LATE_IN_PLACE",
-        "a late message is delivered where it stands",
-        "two senders, the same two receivers, proposals lost",
-        LOOK,
-        ("found->key.timestamp == record->proposal;\n", "found->key.timestamp >= record->proposal;\n"),
-        compiled=RECEIVE,
-    ),
-    mutant(
-        "HEAP_FIRST",
-        "the least of the heap goes before what stands at the front, whatever their keys",
-        "two senders, the same two receivers, proposals lost",
-        LOOK,
-        ("  return busq_key_less(least->key, next->key);", "  return least->key.timestamp != next->key.timestamp;"),
-        compiled=RECEIVE,
-    ),
-    mutant(
-        "OPEN_PASSED",
-        "the reader goes past what is not committed",
-        "two senders, the same two receivers",
-        RECEIVE,
-        (
-            "    case BUSQ_LOOK_NOTHING:\n    case BUSQ_LOOK_BLOCKED:\n",
-            "    case BUSQ_LOOK_BLOCKED:\n"
-            "      position_done(peer, peer->receiver.scan++);\n"
-            "      continue;\n"
-            "    case BUSQ_LOOK_NOTHING:\n",
-        ),
-    ),
-    mutant(
-        "HOLE_PASSED",
-        "the reader goes past a hole that it has not skipped",
-        "two senders, the same two receivers",
-        RECEIVE,
-        (
-            "    case BUSQ_LOOK_NOTHING:\n    case BUSQ_LOOK_BLOCKED:\n",
-            "    case BUSQ_LOOK_NOTHING:\n"
-            "      if (busq_ring_tail(&peer->receiver.ring) != peer->receiver.scan) {\n"
-            "        position_done(peer, peer->receiver.scan++);\n"
-            "        continue;\n"
-            "      }\n"
-            "      __attribute__((fallthrough));\n"
-            "    case BUSQ_LOOK_BLOCKED:\n",
-        ),
-    ),
-    mutant(
-        "LOST_IGNORED",
-        "the sender commits at a proposal that a queue has refused",
-        "two senders, the same two receivers, proposals lost",
-        MULTICAST,
-        ("  if (BUSQ_LIKELY(!self->is_lost)) {\n", "  if (true) {\n"),
-    ),
-    mutant(
-        "PUT_OFF_BLINDLY",
-        "a helper puts a message off by a store, whatever has become of it",
-        "one multicast, the sender may be stopped",
-        COMMIT,
-        (
-            "    (void)busq_pair_cas(&record->state, &seen, (busq_pair){seen.lo + BUSQ_TAG_NEXT_ATTEMPT, 0});\n",
-            "    busq_pair now = busq_pair_load(&record->state);\n"
-            "    (void)busq_pair_cas(&record->state, &now, (busq_pair){seen.lo + BUSQ_TAG_NEXT_ATTEMPT, 0});\n",
-        ),
-    ),
-    mutant(
-        "CLOCK_LEFT",
-        "a position is taken without taking the clock to the proposal",
-        "two senders, the same two receivers",
-        "queue/ring.h",
-        ("{accepted ? timestamp : seen.lo, seen.hi + 1};", "{seen.lo, seen.hi + 1};"),
-        compiled=MULTICAST,
-    ),
+    *read("followed.txt"),
 ]
 
 

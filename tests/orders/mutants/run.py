@@ -28,8 +28,7 @@ for folder in (TESTS, TESTS / "orders"):
 
 from conftest import PATIENCE_S, ROOT, cmake_command  # noqa: E402
 
-from mutants.go_on import GO_ON  # noqa: E402
-from mutants.table import LABORATORY, MUTANTS, Bound, Mutant  # noqa: E402
+from mutants.table import GO_ON, LABORATORY, MUTANTS, Bound, Mutant  # noqa: E402
 
 SOURCES = ROOT / "csrc"
 WARNINGS = ["-Wall", "-Wextra", "-Wno-unused-function", "-Wno-unused-parameter", "-Werror"]
