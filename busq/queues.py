@@ -30,9 +30,8 @@ from busq._port.arguments import integer, wrong_type
 from busq._port.deadline import Deadline
 from busq._port.sent_count import nothing_sent
 from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
+from busq._queues.exception_origin import is_by_handler
 from busq._queues.handed import hand_on
-from busq._queues.handlers import is_by_handler
-from busq._queues.home import Home, Local, default_home, find_home, home_on, let_go, register
 from busq._queues.overflow import GRACE_S, await_so, is_at_shutdown
 from busq._queues.peers import private_name
 from busq._queues.pickles import (
@@ -46,13 +45,14 @@ from busq._queues.pickles import (
     unpack_views,
 )
 from busq._queues.pipe import Ends
+from busq._queues.process_state import Home, Local, default_home, find_home, home_on, let_go, register
 from busq._queues.shutdown import DROPPED, Ending
 from busq._queues.tasks import TROUBLE, Awaited, Tasks, wait_of
 from busq.bus import Bus
 from busq.peer import Message
 
 if TYPE_CHECKING:
-    from busq._queues.users import Users
+    from busq._queues.writers import Users
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 
@@ -104,7 +104,7 @@ class _Base(Awaited[_T], Ending):
         self._overflows = not self._never_overflows and not 0 < maxsize <= home.capacity
         self._begin(is_private=is_private)
         if ends:
-            from busq._queues.users import Users  # here, since most queues need none
+            from busq._queues.writers import Users  # here, since most queues need none
 
             self._users = Users(home, name, weakref.WeakMethod(self.shutdown))
         register(self)

@@ -262,7 +262,7 @@ int busq_clocks_note_rows(busq_clocks *clocks, uint32_t process, const busq_rows
 int busq_clocks_judge_rows(busq_clocks *clocks, uint32_t process, const busq_rows *rows, busq_clock_faults *faults);
 
 /*
- * Views of groups in logs (observe/sights.c): rows that were appended to a history are noted in the order of processes,
+ * Views of groups in logs (observe/recorded_views.c): rows that were appended to a history are noted in the order of processes,
  * and in that of appending, each once; then they are judged, once.
  */
 typedef struct busq_sights busq_sights;

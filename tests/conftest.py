@@ -422,13 +422,13 @@ def process(method: str, target: Callable[..., None], *arguments: Any) -> Iterat
 @pytest.fixture
 def shorter(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A bus made by itself that holds 16 objects per queue."""
-    from busq._queues import home
+    from busq._queues import process_state
 
-    monkeypatch.setattr(home, "CAPACITY", 16)
-    monkeypatch.setattr(home, "PEERS", 48)
-    monkeypatch.setattr(home, "_default", None)
+    monkeypatch.setattr(process_state, "CAPACITY", 16)
+    monkeypatch.setattr(process_state, "PEERS", 48)
+    monkeypatch.setattr(process_state, "_default", None)
     yield 16
-    home._default = None
+    process_state._default = None
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import stuck
+import watchdog_process
 from conftest import PATIENCE_S, TESTS, wait_until
 
 SUITE = """
@@ -86,7 +86,7 @@ def test_a_process_that_no_limit_ends_is_aborted_with_what_it_started(tmp_path: 
     assert "no limit ends it" in done.stderr
     assert "in test_never_back_in_python" in done.stderr
     (program,) = re.findall(r"---- process (\d+): sleep", done.stderr)[:1]
-    wait_until(lambda: stuck.words_of(f"/proc/{program}/comm") != "sleep", what="the end of its child")
+    wait_until(lambda: watchdog_process.words_of(f"/proc/{program}/comm") != "sleep", what="the end of its child")
 
 
 def test_of_a_quick_test_nothing_is_said(tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_of_a_quick_test_nothing_is_said(tmp_path: Path) -> None:
 def test_a_process_that_would_die_of_the_question_is_not_asked() -> None:
     with subprocess.Popen(["sleep", "1000"]) as process:
         try:
-            wait_until(lambda: stuck.words_of(f"/proc/{process.pid}/comm") == "sleep", what="the program")
-            assert process.pid in stuck.descendants(os.getpid())
-            assert not stuck.writes_stacks(process.pid)
-            assert any("state" in line for line in stuck.threads_of(process.pid))
+            wait_until(lambda: watchdog_process.words_of(f"/proc/{process.pid}/comm") == "sleep", what="the program")
+            assert process.pid in watchdog_process.descendants(os.getpid())
+            assert not watchdog_process.writes_stacks(process.pid)
+            assert any("state" in line for line in watchdog_process.threads_of(process.pid))
         finally:
             process.kill()
-    assert not stuck.writes_stacks(process.pid)
-    assert not list(stuck.threads_of(process.pid))
+    assert not watchdog_process.writes_stacks(process.pid)
+    assert not list(watchdog_process.threads_of(process.pid))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plugin: a test that runs for too long is described on standard error, by a process that watches this one.
 
-The watching process (`stuck.py`) works also where C code keeps the interpreter's lock for ever; it learns through a
-pipe which step of which test runs.  A step that takes `stuck_after` seconds (pyproject.toml) is described, and again
-after twice that time, and so on.  On a busy machine it may only be slow, so nothing fails yet: that is the work of
+The watching process (`watchdog_process.py`) works also where C code keeps the interpreter's lock for ever; it learns
+through a pipe which step of which test runs.  A step that takes `stuck_after` seconds (pyproject.toml) is described,
+and again after twice that time, and so on.  On a busy machine it may only be slow, so nothing fails yet: that is the work of
 pytest-timeout.  A process in which a time limit has no effect is aborted after twice that limit.
 
 Not given: the Python stacks of processes that do not descend from pytest by fork.
@@ -19,14 +19,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from stuck import STACKS
+from watchdog_process import STACKS
 
 
 class Watch:
     """The end of the pipe at which tests are run."""
 
     def __init__(self, stuck_s: float, limit_s: float) -> None:
-        program = str(Path(__file__).with_name("stuck.py"))
+        program = str(Path(__file__).with_name("watchdog_process.py"))
         self._command = [sys.executable, program, str(os.getpid()), str(stuck_s), str(limit_s)]
         self._errors = os.dup(2)  # before tests capture what is written there
         self._process: subprocess.Popen[bytes] | None = None

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from busq._queues.shutdown import DROPPED
 
 if TYPE_CHECKING:
-    from busq._queues.home import Local
+    from busq._queues.process_state import Local
 
 __all__ = ["drop_one", "put_right", "report_ahead", "undone"]
 

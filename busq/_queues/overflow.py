@@ -17,7 +17,7 @@ from busq._native import _core as core
 from busq._port.deadline import NEVER, Deadline
 from busq._port.sent_count import nothing_sent
 from busq._queues.at_exit import await_exit, overflows
-from busq._queues.handlers import is_by_handler
+from busq._queues.exception_origin import is_by_handler
 from busq._queues.peers import Joined, join_behind, private_name
 from busq._queues.pickles import not_put
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from busq import errors
 from busq._native import _core as core
 from busq._port.objects import gather, split
-from busq._queues.handlers import is_by_handler
+from busq._queues.exception_origin import is_by_handler
 
 if TYPE_CHECKING:
     from busq.peer import Message

@@ -17,7 +17,7 @@ from busq._queues.overflow import await_so
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from busq._queues.home import Local
+    from busq._queues.process_state import Local
     from busq.peer import Message
 
 __all__ = ["DROPPED", "Ending"]

@@ -19,12 +19,12 @@ from busq._native import _core as core
 from busq._port.deadline import Deadline, timeout_ns
 from busq._port.event_loops import sleep
 from busq._port.sent_count import nothing_sent
-from busq._queues.handlers import is_by_handler
+from busq._queues.exception_origin import is_by_handler
 from busq._queues.peers import STOOD_STILL, private_name
 from busq._queues.pickles import not_put
 
 if TYPE_CHECKING:
-    from busq._queues.home import Home, Local
+    from busq._queues.process_state import Home, Local
     from busq.peer import Message
 
 __all__ = ["TROUBLE", "Awaited", "Tasks", "wait_of"]

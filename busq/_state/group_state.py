@@ -22,8 +22,8 @@ from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import wrong_type
 from busq._state.chunks import chunk_bytes
-from busq._state.exchange import StateExchange
-from busq._state.transfer import Deliver
+from busq._state.state_transfer import StateExchange
+from busq._state.transfer_rules import Deliver
 from busq.groups import addressed, latest_view
 
 __all__ = ["GroupFilter", "prepare_to_enter"]

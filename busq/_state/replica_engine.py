@@ -39,9 +39,9 @@ from busq import errors
 from busq._port.deadline import NEVER, Deadline
 from busq._state.chunks import chunk_bytes
 from busq._state.digests import digest_of_kinds
-from busq._state.exchange import CannotGiveError, StateExchange
 from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_reading import Completion, Reading, here
+from busq._state.state_transfer import CannotGiveError, StateExchange
 from busq._state.verify import Verifier, check_codec
 from busq.groups import enter_here, wide_domain
 

@@ -32,7 +32,8 @@ __all__ = [
 # "side": deliveries that come, at the same receiver, after a message that was only sent when theirs was known to be
 # sent: it had been delivered somewhere, or its send had returned, before the other send was called (one host's clock).
 # "clock": events whose recorded vector clock is not the one that follows from the log.
-# "views": sights of views, and deliveries of messages to groups, that do not fit together (csrc/observe/sights.c).
+# "views": views that were seen, and deliveries of messages to groups, that do not fit together
+# (csrc/observe/recorded_views.c).
 CHECKS = (*PROPERTIES, "side", "clock", "views")
 
 VALID, INVALID, UNKNOWN = "valid", "invalid", "unknown"

@@ -27,7 +27,7 @@ OPEN = "nothing was found for sure, but views may be missing where logs lack eve
 def judge(
     history: History, rows: Sequence[Sequence[Rows]], holes: Sequence[bool], words: Words, groups: Sequence[str]
 ) -> Check:
-    """Return the verdict about views; `groups` are their names by number.  What is judged: csrc/observe/sights.c."""
+    """Return the verdict about views; `groups` are their names by number.  Judged: csrc/observe/recorded_views.c."""
     if not groups:
         return Check("views", UNKNOWN, text=NOTHING)
     owner = owned("busq_sights")

@@ -19,7 +19,7 @@ def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
     or undone, and unused memory is taken back; no message is dropped.  Exit code 1 means that something
     is wrong and was not repaired.
     """
-    from busq.cli import buses_show
+    from busq.cli import doctor_show
     from busq.ops import doctor as room
 
     with plain_errors():
@@ -28,5 +28,5 @@ def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
     if as_json:
         print_json({"ok": ok, "buses": [report.as_json() for report in reports]})
     else:
-        buses_show.reports(reports)
+        doctor_show.reports(reports)
     return 0 if ok else 1

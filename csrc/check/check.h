@@ -9,8 +9,8 @@
  * are on average is reported.  What is found is given as the steps that lead there, and every step can be made:
  * reductions leave states out, and never make one up.
  *
- * Mechanism.  Three searches: depth first (check/exhaust.c), the fastest and smallest; breadth first (check/breadth.c), whose
- * violation is a shortest one; random executions (check/walk.c), for bounds that the others do not get through.
+ * Mechanism.  Three searches: depth first (check/depth_first.c), the fastest and smallest; breadth first (check/breadth_first.c), whose
+ * violation is a shortest one; random executions (check/random_walk.c), for bounds that the others do not get through.
  *
  * A state that was seen is not looked at again, whichever way leads to it: what can happen from it, and what was
  * violated on the way, is part of it.  An execution that goes on for more than BUSQ_CREW_DEPTH_MAX moves is taken for
@@ -46,6 +46,6 @@
  * names, on every move of the first states and on a few of the others.  What was found wrong is counted; then a search
  * that holds has shown nothing, and has to be made again without reductions.
  */
-#include "check/crew.h"
+#include "check/search_threads.h"
 
 #endif /* BUSQ_CHECK_CHECK_H */

@@ -7,7 +7,7 @@
  * Mechanism: they are played side by side, each in as many bytes as it needs, so that they stay in the cache; and all of their
  * fingerprints are announced to the set of those that were seen before the first is asked for.
  */
-#include "check/crew.h"
+#include "check/search_threads.h"
 #include "check/seen.h"
 
 typedef struct {

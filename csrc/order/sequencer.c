@@ -17,14 +17,14 @@
  *
  * Packets: one to each destination that is not process 0, and a REQUEST where the sender is not process 0.
  *
- * With the option on_crash=go-on another process takes over when the coordinator dies: order/successor.h.
+ * With the option on_crash=go-on another process takes over when the coordinator dies: order/sequencer_successor.h.
  *
  * Not given: anything without FIFO channels to and from process 0, or balance: process 0 carries all messages.
  *
  * Proven without a bound: busq/lab/proof/models/sequencer.py.
  */
 #include "order/rename.h"
-#include "order/successor.h"
+#include "order/sequencer_successor.h"
 
 enum { DATA = BUSQ_SUCCESSOR_DATA, REQUEST = BUSQ_SUCCESSOR_REQUEST };
 enum { COORDINATOR = 0 };

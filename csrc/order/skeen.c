@@ -22,7 +22,7 @@
  * has passed its final timestamp, and DATA hands that on; and the destinations of m knew of it before any process
  * delivered it.  Nor is an end given where the places for messages of others are too few (held_max in order/order.h).
  *
- * With the option on_crash=go-on destinations decide, and go on without the dead: order/survivors.h.
+ * With the option on_crash=go-on destinations decide, and go on without the dead: order/skeen_survivors.h.
  *
  * Proven without a bound: busq/lab/proof/models/skeen.py.
  *
@@ -32,7 +32,7 @@
  * That model has not its steps; all its executions within a bound were searched.
  */
 #include "order/order.h"
-#include "order/survivors.h"
+#include "order/skeen_survivors.h"
 #include "queue/holdback.h"
 #include "queue/outbox.h"
 

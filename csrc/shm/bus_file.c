@@ -17,10 +17,10 @@
 #include "base/time.h"
 #include "order/order.h"
 #include "shm/death/bus_end.h"
-#include "shm/memory/side_files.h"
+#include "shm/memory/side_file_trust.h"
 #include "shm/memory/mapping.h"
 #include "shm/memory/reserve.h"
-#include "shm/memory/slots.h"
+#include "shm/memory/peer_slots.h"
 #include "shm/memory/temporary.h"
 #include <dirent.h>
 #include <errno.h>

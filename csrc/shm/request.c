@@ -9,7 +9,7 @@
 #include "shm/message/reply_place.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
-#include "shm/wait/descriptor.h"
+#include "shm/wait/descriptor_settle.h"
 #include "shm/wait/send_call.h"
 #include "shm/wake/end_watch.h"
 #include "shm/wake/wake.h"

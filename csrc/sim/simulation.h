@@ -28,7 +28,7 @@
  * than by their number (but for the answers of servers).
  */
 #include "sim/inbox.h"
-#include "sim/latencies.h"
+#include "sim/latency_histogram.h"
 #include "sim/network.h"
 #include "sim/workload.h"
 

@@ -3,7 +3,7 @@
 #include "busq_lab.h"
 #include "harness/test.h"
 #include "order/order.h"
-#include "sim/latencies.h"
+#include "sim/latency_histogram.h"
 #include "sim/messages.h"
 #include "sim/agenda.h"
 

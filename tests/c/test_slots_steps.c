@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bus that reserves late has as many places as are used (shm/memory/slots.h): a peer that joins reaches more, none of which was
+ * A bus that reserves late has as many places as are used (shm/memory/peer_slots.h): a peer that joins reaches more, none of which was
  * touched before; on a full disk those that are there go on.  The disk is played: there is memory for more places, or not.
  */
 #include "base/atomic.h"
@@ -9,7 +9,7 @@
 #include "harness/test.h"
 #include "shm/memory/peer.h"
 #include "shm/memory/reserve.h"
-#include "shm/memory/slots.h"
+#include "shm/memory/peer_slots.h"
 
 #define PEERS 11u
 #define AT_ONCE 4u

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, wait_until
-from on_top import Handler
+from inside_a_call import Handler
 from test_queues import OURS
 
 import busq

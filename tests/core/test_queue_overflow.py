@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S
-from on_top import Handler
+from inside_a_call import Handler
 from test_queues import OURS, StruckError
 
 import busq
 from busq import queues
 from busq._port.deadline import Deadline
-from busq._queues import home, overflow, pickles
+from busq._queues import overflow, pickles, process_state
 
 CAPACITY = 4
 
@@ -277,7 +277,7 @@ def test_what_can_never_be_put_is_refused_and_keeps_nothing_from_its_turn(
         patch.setattr(queue._home, "largest_bytes", 499)
         with pytest.raises(ValueError, match="takes at most 499"):
             queue.put(bytes(500))
-    monkeypatch.setattr(home.os, "statvfs", lambda _: disk(100, 4096))
+    monkeypatch.setattr(process_state.os, "statvfs", lambda _: disk(100, 4096))
     with pytest.raises(busq.NoSpace, match="has 409,600"):
         queue.put(bytes(500_000))
     queue.put("small")

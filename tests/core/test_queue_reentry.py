@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, wait_until
-from on_top import Handler
+from inside_a_call import Handler
 from test_queues import OURS, await_threads
 
 import busq
-from busq._queues import home, overflow
+from busq._queues import overflow, process_state
 
 CAPACITY = 16
 
@@ -31,12 +31,12 @@ CAPACITY = 16
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A bus made by itself that holds 16 objects per queue."""
-    monkeypatch.setattr(home, "CAPACITY", CAPACITY)
-    monkeypatch.setattr(home, "PEERS", 48)
-    monkeypatch.setattr(home, "_default", None)
+    monkeypatch.setattr(process_state, "CAPACITY", CAPACITY)
+    monkeypatch.setattr(process_state, "PEERS", 48)
+    monkeypatch.setattr(process_state, "_default", None)
     yield
     await_threads()
-    home._default = None
+    process_state._default = None
 
 
 class StruckError(Exception):
@@ -135,7 +135,7 @@ def test_a_handler_puts_into_all_at_any_place_of_put_all() -> None:
 def test_a_handler_makes_the_first_queue_at_any_place_of_making_it() -> None:
     """Both are on one bus."""
     for at in itertools.count(1):
-        home._default = None
+        process_state._default = None
         made: list[busq.Queue[int]] = []
 
         def make(made: list[busq.Queue[int]] = made) -> None:
@@ -162,15 +162,15 @@ class Circle:
 
 def test_a_bus_that_is_opened_on_top_of_opening_it_is_one(bus: busq.Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     on_top: list[busq.Queue[int]] = []
-    reopen: Callable[..., busq.Bus] = vars(home)["_reopen"]
+    reopen: Callable[..., busq.Bus] = vars(process_state)["_reopen"]
 
     def struck(*key: Any) -> busq.Bus:
         opened = reopen(*key)
-        monkeypatch.setattr(home, "_reopen", reopen)
+        monkeypatch.setattr(process_state, "_reopen", reopen)
         on_top.append(busq.Queue(bus=bus))
         return opened
 
-    monkeypatch.setattr(home, "_reopen", struck)
+    monkeypatch.setattr(process_state, "_reopen", struck)
     both = [busq.Queue(bus=bus), *on_top]
     busq.put_all(both, 1)
     assert [queue.get(timeout=0) for queue in both] == [1, 1]

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, uncollected
-from on_top import Handler
+from inside_a_call import Handler
 from test_queues import OURS, StruckError, passes_over_strikes
 
 import busq
 from busq import aio
-from busq._queues import shutdown, tasks, users
+from busq._queues import shutdown, tasks, writers
 
-FILES = {*OURS, *(str(module.__file__) for module in (aio, shutdown, tasks, users))}
+FILES = {*OURS, *(str(module.__file__) for module in (aio, shutdown, tasks, writers))}
 
 
 @pytest.fixture(autouse=True)

@@ -35,7 +35,7 @@ from conftest import PATIENCE_S, TESTS, Child, fresh_python, uncollected, wait_u
 
 import busq
 from busq import queues
-from busq._queues import at_exit, home, overflow, peers
+from busq._queues import at_exit, overflow, peers, process_state
 from busq.bus import bus_names
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -250,8 +250,8 @@ def test_queues_that_come_and_go_leave_nothing_behind(shorter: int) -> None:
 
 def test_a_process_that_has_ended_keeps_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has put stays; the next process that puts takes its place over, also where it was killed."""
-    monkeypatch.setattr(home, "PEERS", 8)
-    monkeypatch.setattr(home, "_default", None)
+    monkeypatch.setattr(process_state, "PEERS", 8)
+    monkeypatch.setattr(process_state, "_default", None)
     queue: busq.Queue[tuple[int, int]] = busq.Queue()
     n_processes, n_objects = 60, 3
     for number in range(n_processes):
@@ -267,7 +267,7 @@ def puts_and_may_kill_itself(queue: Any, number: int, n_objects: int) -> None:
 
 
 def test_more_queues_than_a_bus_has_places_for() -> None:
-    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(home.PEERS // 4 + 1)]
+    many: list[busq.Queue[int]] = [busq.Queue() for _ in range(process_state.PEERS // 4 + 1)]
     names = {queue._home.bus.name for queue in many}
     assert len(names) == 2
     for number, queue in enumerate(many):
@@ -294,7 +294,7 @@ def test_processes_that_make_queues_leave_each_other_places(method: str) -> None
     """Together more than a bus has: on the bus that they have in common, or on others."""
     made: busq.Queue[int] = busq.Queue()
     go = multiprocessing.get_context(method).Event()
-    n_queues = home.PEERS // 5
+    n_queues = process_state.PEERS // 5
     children = processes(method, 4, makes_queues, made, go, n_queues)
     assert [made.get() for _ in children] == [n_queues] * len(children)
     go.set()
@@ -658,12 +658,12 @@ def puts_bytes(queue: Any, count: int, size: int) -> None:
 def test_a_process_ends_once_all_has_left_it(method: str) -> None:
     """At once, where shared memory holds it, though a pipe does not."""
     held: busq.Queue[bytes] = busq.Queue()
-    end(processes(method, 1, puts_bytes, held, home.CAPACITY, 100))
-    assert len(all_of(held)) == home.CAPACITY
+    end(processes(method, 1, puts_bytes, held, process_state.CAPACITY, 100))
+    assert len(all_of(held)) == process_state.CAPACITY
     queue: busq.Queue[int] = busq.Queue()
-    (process,) = processes(method, 1, puts, queue, 3 * home.CAPACITY)
-    received = [queue.get(timeout=PATIENCE_S) for _ in range(3 * home.CAPACITY)]
-    assert received == list(range(3 * home.CAPACITY))
+    (process,) = processes(method, 1, puts, queue, 3 * process_state.CAPACITY)
+    received = [queue.get(timeout=PATIENCE_S) for _ in range(3 * process_state.CAPACITY)]
+    assert received == list(range(3 * process_state.CAPACITY))
     end([process])
 
 
@@ -674,8 +674,8 @@ def puts_and_leaves(queue: Any, count: int) -> None:
 
 def test_a_process_that_says_so_does_not_wait() -> None:
     queue: busq.Queue[int] = busq.Queue()
-    end(processes("fork", 1, puts_and_leaves, queue, 3 * home.CAPACITY))
-    assert all_of(queue) == list(range(home.CAPACITY))
+    end(processes("fork", 1, puts_and_leaves, queue, 3 * process_state.CAPACITY))
+    assert all_of(queue) == list(range(process_state.CAPACITY))
 
 
 def test_what_waits_in_the_parent_is_not_put_by_the_child(shorter: int, fork: Callable[..., Child]) -> None:
@@ -702,7 +702,7 @@ class StruckError(Exception):
     """Raised by the handler of a signal."""
 
 
-OURS = {module.__file__ for module in (queues, at_exit, home, overflow, peers)}
+OURS = {module.__file__ for module in (queues, at_exit, process_state, overflow, peers)}
 
 armed: set[str] = set()  # whether the handler is; a mask of one thread would not hold the signal back from others
 
@@ -1025,7 +1025,7 @@ def test_a_worker_that_ends_with_its_task_returns_a_new_queue(method: str) -> No
 
 
 def test_a_queue_that_no_process_opens_holds_up_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "_default", None)
+    monkeypatch.setattr(process_state, "_default", None)
     end(processes("fork", 1, lambda: pickle.dumps(busq.Queue())))
 
 
@@ -1055,7 +1055,7 @@ def gets(queue: Any, count: int) -> None:
 
 
 def test_a_bus_is_kept_no_longer_than_until_its_queue_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "_default", None)
+    monkeypatch.setattr(process_state, "_default", None)
     queue: busq.Queue[int] = busq.Queue()
     bus, pickled = queue._home.bus.name, pickle.dumps(queue)
     del queue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from conftest import Child
-from on_top import Handler
+from inside_a_call import Handler
 from wide_world import GROUP, WideWorld
 
 import busq

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-import stuck
+import watchdog_process
 from crossings import expected, loads
 from crossings.cell import run
 from crossings.columns import EVENTS
@@ -56,7 +56,7 @@ def walks(options: argparse.Namespace) -> int:
 
 
 def walk(options: argparse.Namespace) -> int:
-    faulthandler.register(stuck.STACKS)
+    faulthandler.register(watchdog_process.STACKS)
     one = Walk(options.seed)
     one.run()
     print(one)

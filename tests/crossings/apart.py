@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import stuck
+import watchdog_process
 from crossings.ledger import Log, Wrong
 from crossings.loads import die_with_the_parent
 from crossings.session import PATIENCE_S, LogNotes, Session
@@ -163,7 +163,7 @@ def run_apart(function: Callable[[], Any], what: str, deadline_s: float) -> Any:
                 break
             answer += part
         else:
-            stuck.describe(pid, os.environ.get("BUSQ_DIR", ""), what, deadline_s)
+            watchdog_process.describe(pid, os.environ.get("BUSQ_DIR", ""), what, deadline_s)
             raise Wrong(f"{what} has not ended after {deadline_s:.0f} s")
     finally:
         os.close(ended)
@@ -184,7 +184,7 @@ def _run_apart(function: Callable[[], Any], writer: int) -> None:
     try:
         die_with_the_parent()
         os.setpgid(0, 0)
-        faulthandler.register(stuck.STACKS, all_threads=True, chain=False)
+        faulthandler.register(watchdog_process.STACKS, all_threads=True, chain=False)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -184,7 +184,7 @@ def test_nothing_is_claimed_where_another_option_is_joined(joined: str) -> None:
 
 def table() -> dict[str, list[str]]:
     """The table of the documentation, by order."""
-    text = (ROOT / "docs/explanation/when-processes-die.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/explanation/orders-when-processes-die.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", text, flags=re.MULTILINE)
     return {order: [cell.strip() for cell in cells.split("|")] for order, cells in rows}
 

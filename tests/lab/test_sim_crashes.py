@@ -9,7 +9,7 @@ from array import array
 
 import pytest
 from click.testing import CliRunner
-from rough import faults, traffic
+from random_simulations import faults, traffic
 
 from busq import sim
 from busq.cli import commands

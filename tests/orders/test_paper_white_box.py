@@ -10,7 +10,7 @@ from collections.abc import Callable
 import kills
 import plays
 import pytest
-from rough import faults, traffic
+from random_simulations import faults, traffic
 
 import busq
 from busq import sim

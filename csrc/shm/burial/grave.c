@@ -6,7 +6,7 @@
 #include "shm/message/commit.h"
 #include "shm/message/reference.h"
 #include "shm/message/shared_take.h"
-#include "shm/wake/named_pipe.h"
+#include "shm/wake/poll_descriptor.h"
 #include "shm/wake/wake.h"
 #include <sys/types.h>
 

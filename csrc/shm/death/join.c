@@ -13,7 +13,7 @@
 #include "shm/memory/mapping.h"
 #include "shm/memory/names.h"
 #include "shm/memory/reserve.h"
-#include "shm/memory/slots.h"
+#include "shm/memory/peer_slots.h"
 #include "shm/message/shared_take.h"
 #include "shm/node/node.h"
 #include "shm/trace/tracer.h"

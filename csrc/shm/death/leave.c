@@ -14,7 +14,7 @@
 #include "shm/node/node.h"
 #include "shm/receive/receive.h"
 #include "shm/trace/tracer.h"
-#include "shm/wake/named_pipe.h"
+#include "shm/wake/poll_descriptor.h"
 #include "shm/wake/end_watch.h"
 #include "shm/wake/wake.h"
 #include <stdlib.h>

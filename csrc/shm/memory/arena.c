@@ -76,9 +76,9 @@ int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot)
   memset(arena, 0, sizeof *arena);
   arena->bus = bus;
   arena->slot = slot;
-  const uint32_t limit = busq_arena_class_of_units(busq_extent_units(bus) / 2) + 1;
-  arena->class_limit = limit < BUSQ_ARENA_CLASSES ? limit : BUSQ_ARENA_CLASSES;
-  for (uint32_t class = 0; class < BUSQ_ARENA_CLASSES; class++)
+  const uint32_t limit = busq_size_class_of_units(busq_extent_units(bus) / 2) + 1;
+  arena->class_limit = limit < BUSQ_SIZE_CLASSES ? limit : BUSQ_SIZE_CLASSES;
+  for (uint32_t class = 0; class < BUSQ_SIZE_CLASSES; class++)
     arena->classes[class].carving = BUSQ_ARENA_NONE;
   arena->tally = calloc(bus->geometry.extents, sizeof *arena->tally);
   if (!arena->tally)
@@ -89,7 +89,7 @@ int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot)
 
 void busq_arena_deinit(busq_arena *arena)
 {
-  for (uint32_t class = 0; class < BUSQ_ARENA_CLASSES; class++) {
+  for (uint32_t class = 0; class < BUSQ_SIZE_CLASSES; class++) {
     free(arena->classes[class].stack);
     free(arena->classes[class].line);
   }
@@ -169,9 +169,9 @@ static busq_record *class_carve(busq_arena *arena, uint32_t index)
     return NULL;
   }
   BUSQ_ASSERT(class->carving < bus->geometry.extents && index < arena->class_limit);
-  BUSQ_ASSERT((carved + 1) * busq_class_units(index) <= busq_extent_units(bus));
+  BUSQ_ASSERT((carved + 1) * busq_size_class_units(index) <= busq_extent_units(bus));
   busq_record *record =
-      busq_bus_record(bus, (uint32_t)(class->carving * busq_extent_units(bus) + carved * busq_class_units(index)));
+      busq_bus_record(bus, (uint32_t)(class->carving * busq_extent_units(bus) + carved * busq_size_class_units(index)));
   /* The extent's former content may look like anything: blank the state before the record counts as one. */
   record->state = (busq_pair){0, 0};
   BUSQ_STEP("carve");
@@ -375,7 +375,7 @@ static int fits_nowhere(const busq_bus *bus, uint64_t bytes)
 
 int busq_arena_keep(busq_arena *arena, uint64_t bytes)
 {
-  const uint32_t index = busq_arena_class_of(bytes);
+  const uint32_t index = busq_size_class_of_bytes(bytes);
   if (index >= arena->class_limit || line_reserve(&arena->classes[index]))
     return BUSQ_OK;
   return line_is_full(&arena->classes[index]);
@@ -383,7 +383,7 @@ int busq_arena_keep(busq_arena *arena, uint64_t bytes)
 
 int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **recordp)
 {
-  const uint32_t index = busq_arena_class_of(bytes);
+  const uint32_t index = busq_size_class_of_bytes(bytes);
   busq_record *record;
   if (BUSQ_LIKELY(index < arena->class_limit)) {
     busq_arena_class *class = &arena->classes[index];
@@ -409,7 +409,7 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
         return fits_nowhere(arena->bus, bytes);
     }
   }
-  BUSQ_ASSERT(index >= arena->class_limit || busq_class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
+  BUSQ_ASSERT(index >= arena->class_limit || busq_size_class_units(index) * BUSQ_LAYOUT_UNIT_BYTES >= bytes);
   BUSQ_ASSERT(!record || busq_bus_has_units(arena->bus, busq_arena_unit_of(arena->bus, record) + UINT64_C(1)));
   *recordp = record;
   return record ? BUSQ_OK : BUSQ_FULL;
@@ -417,7 +417,7 @@ int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **record
 
 void busq_arena_cancel(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
-  const uint32_t index = busq_arena_class_of(bytes);
+  const uint32_t index = busq_size_class_of_bytes(bytes);
   busq_store_relaxed(&record->state.lo, BUSQ_PHASE_FREE);
   if (index < arena->class_limit) {
     /* If there is no memory for the list, the record is out of use until this peer leaves. */

@@ -28,6 +28,7 @@
 #include "base/assert.h"
 #include "shm/memory/bus.h"
 #include "shm/memory/large.h"
+#include "shm/memory/size_class.h"
 
 typedef struct {
   uint32_t *stack; /* free records, by unit */
@@ -53,24 +54,10 @@ typedef struct {
   uint32_t *inherited;  /* slab extents of a predecessor whose records are not on our lists so far */
   uint64_t inherited_count;
   uint32_t *tally;      /* [extents], scratch for trimming */
-  busq_arena_class classes[BUSQ_ARENA_CLASSES];
+  busq_arena_class classes[BUSQ_SIZE_CLASSES];
 } busq_arena;
 
 /* ---- what every message does ---- */
-
-/* Classes of size: 1..8 units, then four steps per doubling. */
-static inline uint32_t busq_arena_class_of_units(uint64_t units)
-{
-  if (BUSQ_LIKELY(units <= 8))
-    return (uint32_t)units - 1;
-  const uint32_t shift = 61u - (uint32_t)__builtin_clzll(units - 1);
-  return shift * 4 + (uint32_t)((units - 1) >> shift);
-}
-
-static inline uint32_t busq_arena_class_of(uint64_t bytes)
-{
-  return busq_arena_class_of_units((bytes + BUSQ_LAYOUT_UNIT_BYTES - 1) / BUSQ_LAYOUT_UNIT_BYTES);
-}
 
 static inline uint32_t *busq_arena_line_entry(const busq_arena_class *class, uint64_t at)
 {
@@ -110,7 +97,7 @@ void busq_arena_deinit(busq_arena *arena);
 int busq_arena_take_slow(busq_arena *arena, uint64_t bytes, busq_record **recordp);
 static inline int busq_arena_take(busq_arena *arena, uint64_t bytes, busq_record **recordp)
 {
-  const uint32_t index = busq_arena_class_of(bytes);
+  const uint32_t index = busq_size_class_of_bytes(bytes);
   if (BUSQ_LIKELY(index < arena->class_limit)) {
     busq_arena_class *const class = &arena->classes[index];
     if (BUSQ_LIKELY(class->stack_count && class->line_tail - class->line_head < class->line_room)) {
@@ -126,7 +113,7 @@ int busq_arena_keep(busq_arena *arena, uint64_t bytes);
 /* From now on the record belongs to its destinations. */
 static inline void busq_arena_sent(busq_arena *arena, uint64_t bytes, busq_record *record)
 {
-  const uint32_t index = busq_arena_class_of(bytes);
+  const uint32_t index = busq_size_class_of_bytes(bytes);
   if (BUSQ_LIKELY(index < arena->class_limit))
     busq_arena_line_add(&arena->classes[index], busq_arena_unit_of(arena->bus, record));
   else

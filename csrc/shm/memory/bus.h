@@ -34,7 +34,7 @@ struct busq_bus {
   uint64_t units;         /* of the arena, and of what is behind it, as far as the file was seen to go; any thread sets it */
   uint64_t huge_unit;     /* the first unit behind the arena */
   uint64_t first_reach;   /* so many extents of the arena had a new bus reached (reserve.h) */
-  uint32_t first_slots;   /* and so many slots (slots.h) */
+  uint32_t first_slots;   /* and so many slots (peer_slots.h) */
   uint64_t payload_bytes_max;
   uint32_t ring_shift;    /* slots of a ring, as a power of two */
   uint32_t lap_shift;     /* the same of a lap (queue/ring.h) */

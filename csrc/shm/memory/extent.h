@@ -9,6 +9,7 @@
  */
 #include "base/assert.h"
 #include "shm/memory/bus.h"
+#include "shm/memory/size_class.h"
 
 enum {
   BUSQ_EXTENT_FREE = 0,
@@ -19,7 +20,6 @@ enum {
   BUSQ_EXTENT_FREEING = 5
 };
 
-#define BUSQ_ARENA_CLASSES 40u
 #define BUSQ_ARENA_NONE UINT32_MAX
 
 /* ---- words ---- */
@@ -108,7 +108,7 @@ static inline bool busq_extent_claim(busq_bus *bus, uint64_t extent, uint32_t ow
 static inline void busq_extent_become(busq_bus *bus, uint64_t extent, uint32_t owner, uint32_t kind, uint32_t class)
 {
   BUSQ_ASSERT(extent < bus->geometry.extents && owner < bus->geometry.peers);
-  BUSQ_ASSERT(kind != BUSQ_EXTENT_SLAB || class < BUSQ_ARENA_CLASSES);
+  BUSQ_ASSERT(kind != BUSQ_EXTENT_SLAB || class < BUSQ_SIZE_CLASSES);
   uint64_t *word = &bus->table[extent].word;
   BUSQ_STEP("extent become");
   busq_store_release(word, busq_extent_word(busq_extent_generation(busq_load_relaxed(word)), owner, kind, class));
@@ -139,13 +139,6 @@ static inline busq_record *busq_extent_record(const busq_bus *bus, uint64_t exte
 
 /* ---- slabs ---- */
 
-static inline uint64_t busq_class_units(uint32_t class)
-{
-  if (class < 8)
-    return class + 1;
-  return (uint64_t)(class % 4 + 5) << (class / 4 - 1);
-}
-
 static inline uint64_t busq_extent_units(const busq_bus *bus)
 {
   return UINT64_C(1) << bus->extent_shift;
@@ -153,7 +146,7 @@ static inline uint64_t busq_extent_units(const busq_bus *bus)
 
 static inline uint64_t busq_slab_records(const busq_bus *bus, uint32_t class)
 {
-  return busq_extent_units(bus) / busq_class_units(class);
+  return busq_extent_units(bus) / busq_size_class_units(class);
 }
 
 static inline uint64_t busq_slab_carved(const busq_bus *bus, uint64_t extent, uint32_t class)
@@ -164,7 +157,7 @@ static inline uint64_t busq_slab_carved(const busq_bus *bus, uint64_t extent, ui
 
 static inline busq_record *busq_slab_record(const busq_bus *bus, uint64_t extent, uint32_t class, uint64_t index)
 {
-  return busq_bus_record(bus, (uint32_t)(extent * busq_extent_units(bus) + index * busq_class_units(class)));
+  return busq_bus_record(bus, (uint32_t)(extent * busq_extent_units(bus) + index * busq_size_class_units(class)));
 }
 
 /* ---- whether a record is needed ---- */

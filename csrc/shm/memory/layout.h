@@ -80,7 +80,7 @@ typedef struct {
   uint32_t is_ending;     /* is_shut_down is about to be set */
   uint32_t recording;     /* which recording goes on, counted from 1; 0: none (tracer.h) */
   uint64_t extents_reached; /* so many extents of the arena can be in use; the words of the others may have no memory (reserve.h) */
-  uint32_t slots_reached; /* so many peers were ever there; the slots of the others may have no memory (slots.h) */
+  uint32_t slots_reached; /* so many peers were ever there; the slots of the others may have no memory (peer_slots.h) */
   uint64_t trace;         /* the random part of the name of its file (rings.h) */
   uint32_t is_removed;    /* its name was removed by busq, and not by others from under those that use it */
   char name[BUSQ_LAYOUT_NAME_BYTES_MAX + 1]; /* as it was created; for those that look for one that lost it */

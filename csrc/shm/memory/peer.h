@@ -283,7 +283,7 @@ typedef struct {
   int fd; /* of its process */
 } busq_watched_life;
 
-/* The descriptor behind fileno() (named_pipe.h, room_request.h, end_watch.h): under the receiver's latch. */
+/* The descriptor behind fileno() (poll_descriptor.h, room_request.h, end_watch.h): under the receiver's latch. */
 typedef struct {
   int poll_fd; /* -1 until it was asked for; readable when one of the next two is */
   int fifo_fd;

@@ -7,7 +7,7 @@
  * by looking at the rest another time. */
 static bool slab_reclaim(busq_bus *bus, uint64_t extent, uint32_t class, uint64_t *looks)
 {
-  if (class >= BUSQ_ARENA_CLASSES)
+  if (class >= BUSQ_SIZE_CLASSES)
     return false; /* damage: leave it alone */
   const uint64_t carved = busq_slab_carved(bus, extent, class);
   uint64_t at = 0;
@@ -109,9 +109,9 @@ busq_record *busq_arena_record(busq_bus *bus, uint32_t slot, uint64_t unit)
     return NULL;
   if (busq_extent_kind(word) == BUSQ_EXTENT_LARGE)
     is_record = at == 0 && large_is_in_hand(bus, extent, word);
-  else if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && class < BUSQ_ARENA_CLASSES && extent < bus->geometry.huge_from)
-    is_record = at % busq_class_units(class) == 0 &&
-                at / busq_class_units(class) < busq_slab_carved(bus, extent, class);
+  else if (busq_extent_kind(word) == BUSQ_EXTENT_SLAB && class < BUSQ_SIZE_CLASSES && extent < bus->geometry.huge_from)
+    is_record = at % busq_size_class_units(class) == 0 &&
+                at / busq_size_class_units(class) < busq_slab_carved(bus, extent, class);
   return is_record ? busq_bus_record(bus, (uint32_t)unit) : NULL;
 }
 

@@ -16,7 +16,7 @@
  *              more than half of that taken all the rest, at once; what the queue is without that, and how the others
  *              learn of it, ring.h shows.  So an unused queue costs nothing, nor does a mere sender, and a queue whose
  *              reader keeps up a page
- *      slots   of peers as many as are used, some at a time (slots.h)
+ *      slots   of peers as many as are used, some at a time (peer_slots.h)
  *      hands   a reader that is one of several fills its own ring with what it keeps, and reserves it in the same way; it
  *              reserves its extent when it sends
  *      extent  a word with the generation 0 was never claimed.  Reserving comes before the claim: a claimer that is
@@ -35,7 +35,7 @@
  */
 #include "shm/memory/bus.h"
 
-/* So many slots at once, whole pages of them (slots.h).  Tests make it less. */
+/* So many slots at once, whole pages of them (peer_slots.h).  Tests make it less. */
 #ifdef BUSQ_STEPS
 extern uint32_t busq_slots_at_once;
 #else
@@ -50,7 +50,7 @@ uint64_t busq_reserve_first_reach(const busq_geometry *geometry);
 uint64_t busq_reserve_reach(busq_bus *bus, uint64_t length);
 /* All memory of a new bus, or, where it reserves late, its tables.  0, or an errno. */
 int busq_reserve_new(const busq_bus *bus);
-/* More slots for peers (slots.h). */
+/* More slots for peers (peer_slots.h). */
 int busq_reserve_slots(const busq_bus *bus, uint32_t first, uint32_t count);
 /* A peer's own extent. */
 int busq_reserve_own(busq_bus *bus, uint32_t slot);

@@ -2,7 +2,7 @@
 #include "shm/memory/temporary.h"
 #include "base/error.h"
 #include "base/latch.h"
-#include "shm/memory/side_files.h"
+#include "shm/memory/side_file_trust.h"
 #include "shm/memory/life.h"
 #include <errno.h>
 #include <fcntl.h>

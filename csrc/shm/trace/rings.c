@@ -2,7 +2,7 @@
 #include "shm/trace/rings.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "shm/memory/side_files.h"
+#include "shm/memory/side_file_trust.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

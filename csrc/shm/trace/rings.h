@@ -3,7 +3,7 @@
 #define BUSQ_SHM_TRACE_RINGS_H
 /*
  * The file of rings beside a bus: ".busq-<first half of the bus's generation>-trace-<random>", in the bus's directory,
- * with its owner and permissions; the bus's header holds the random part (side_files.h).  Removed when the recording ends,
+ * with its owner and permissions; the bus's header holds the random part (side_file_trust.h).  Removed when the recording ends,
  * with the bus, or by `busq gc`.
  *
  *      header | words of ring 0 .. peers-1 | records of ring 0 .. peers-1

@@ -20,7 +20,7 @@
 #include "shm/send/find_record.h"
 #include "shm/send/multicast.h"
 #include "shm/trace/tracer.h"
-#include "shm/wait/descriptor.h"
+#include "shm/wait/descriptor_settle.h"
 #include "shm/wait/pacing.h"
 #include "shm/wait/published.h"
 #include "shm/wait/receiving_threads.h"

@@ -5,7 +5,7 @@
 #include "shm/message/shared_take.h"
 #include "shm/send/draft.h"
 #include "shm/trace/tracer.h"
-#include "shm/wait/descriptor.h"
+#include "shm/wait/descriptor_settle.h"
 #include "shm/wait/pacing.h"
 #include "shm/wait/published.h"
 #include "shm/wait/receiving_threads.h"

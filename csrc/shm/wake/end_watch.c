@@ -2,7 +2,7 @@
 #include "shm/wake/end_watch.h"
 #include "base/growing.h"
 #include "shm/memory/life.h"
-#include "shm/wake/named_pipe.h"
+#include "shm/wake/poll_descriptor.h"
 #include "shm/wake/wake.h"
 #include <poll.h>
 #include <sys/epoll.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shm/wake/wake.h"
-#include "shm/wake/named_pipe.h"
+#include "shm/wake/poll_descriptor.h"
 #include "shm/wake/futex.h"
 
 void busq_wake_announce_slow(busq_peer *peer, uint32_t slot)

@@ -63,7 +63,7 @@ class Mutant:
         if self.source:
             return self.source
         if options == "on_crash=go-on" and name in ("sequencer", "skeen", "abcast"):
-            return "successor.c" if name == "sequencer" else "survivors.c"
+            return "sequencer_successor.c" if name == "sequencer" else "skeen_survivors.c"
         name = name.removesuffix("-literal").removesuffix("-telling").replace("-", "_")
         return {"abcast": "skeen"}.get(name, name) + ".c"
 

@@ -31,7 +31,14 @@ from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, Check, RunAudit
 from busq.audit.spark.large_run import bad_rows, file_stream, islands, layout
 from busq.audit.spark.large_run import checks as relations
-from busq.audit.spark.large_run.completeness import (
+from busq.audit.spark.large_run.doubtful_messages import (
+    named_messages,
+    resent_messages,
+    tied_messages,
+    without_messages,
+)
+from busq.audit.spark.large_run.load import Loaded, conformed, load
+from busq.audit.spark.large_run.lost_and_duplicated import (
     COUNTS,
     Fingerprints,
     completeness,
@@ -39,7 +46,6 @@ from busq.audit.spark.large_run.completeness import (
     first_deliveries,
     with_told_senders,
 )
-from busq.audit.spark.large_run.load import Loaded, conformed, load
 from busq.audit.spark.large_run.orders import (
     ORDERS,
     Certificate,
@@ -53,7 +59,6 @@ from busq.audit.spark.large_run.orders import (
 from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
-from busq.audit.spark.large_run.sent_once import named_messages, resent_messages, tied_messages, without_messages
 from busq.audit.spark.sessions.driver import as_needed, setting
 from busq.audit.spark.sessions.workers import require
 from busq.audit.spark.tables import catalog

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Views of groups on Spark: did all members see the same ones, and deliver the same messages in them?
 
-csrc/observe/sights.c defines what counts as a fault.  The example is about a view that two members saw, a message to
-it, and the next view, which the second one saw too early.
+csrc/observe/recorded_views.c defines what counts as a fault.  The example is about a view that two members saw, a
+message to it, and the next view, which the second one saw too early.
 
 >>> from busq.spark.load import conformed
 >>> columns = "process int, position long, kind string, message long, destinations array<int>, group string, view long"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_ORDER_SUCCESSOR_H
-#define BUSQ_ORDER_SUCCESSOR_H
+#ifndef BUSQ_ORDER_SEQUENCER_SUCCESSOR_H
+#define BUSQ_ORDER_SEQUENCER_SUCCESSOR_H
 /*
  * A sequencer that outlives its coordinator: "sequencer:on_crash=go-on".
  *
@@ -35,4 +35,4 @@ int busq_successor_step(void *state, const busq_order_event *event, busq_order_e
 bool busq_successor_verify(const void *state);
 void busq_successor_gauge(const void *state, busq_order_gauge *gauge);
 
-#endif /* BUSQ_ORDER_SUCCESSOR_H */
+#endif /* BUSQ_ORDER_SEQUENCER_SUCCESSOR_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_CHECK_CREW_H
-#define BUSQ_CHECK_CREW_H
+#ifndef BUSQ_CHECK_SEARCH_THREADS_H
+#define BUSQ_CHECK_SEARCH_THREADS_H
 /*
  * The threads of a search, and what they have in common.
  *
@@ -143,4 +143,4 @@ static inline void busq_crew_gauge(const busq_crew *crew, busq_tally *tally, con
   busq_tally_raise(&tally->facts.packets_max, busq_model_n_packets(state));
 }
 
-#endif /* BUSQ_CHECK_CREW_H */
+#endif /* BUSQ_CHECK_SEARCH_THREADS_H */

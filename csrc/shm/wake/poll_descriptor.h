@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_WAKE_NAMED_PIPE_H
-#define BUSQ_SHM_WAKE_NAMED_PIPE_H
+#ifndef BUSQ_SHM_WAKE_POLL_DESCRIPTOR_H
+#define BUSQ_SHM_WAKE_POLL_DESCRIPTOR_H
 /*
  * The descriptor behind peer.fileno(): a FIFO that senders write to, and a timer for as long as something in the queue
  * can't be received, both behind one epoll descriptor.  wake.h has when it is written to, and how deep a sleep behind
@@ -44,4 +44,4 @@ void busq_fifo_disarm(busq_peer *peer);
 /* Removes the FIFO of a slot, and makes the slot forget it. */
 void busq_fifo_unlink(busq_bus *bus, uint32_t slot, uint32_t incarnation);
 
-#endif /* BUSQ_SHM_WAKE_NAMED_PIPE_H */
+#endif /* BUSQ_SHM_WAKE_POLL_DESCRIPTOR_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_MEMORY_SIDE_FILES_H
-#define BUSQ_SHM_MEMORY_SIDE_FILES_H
+#ifndef BUSQ_SHM_MEMORY_SIDE_FILE_TRUST_H
+#define BUSQ_SHM_MEMORY_SIDE_FILE_TRUST_H
 /*
  * Files beside a bus, in its directory: FIFOs (wake.h) and the rings of a recording (rings.h).
  *
@@ -20,4 +20,4 @@ bool busq_file_is_of_bus(const busq_bus *bus, const struct stat *file);
 /* A number that can't be guessed, never 0. */
 uint64_t busq_file_random_part(void);
 
-#endif /* BUSQ_SHM_MEMORY_SIDE_FILES_H */
+#endif /* BUSQ_SHM_MEMORY_SIDE_FILE_TRUST_H */

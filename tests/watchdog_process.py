@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that watches a process that runs tests, for `watchdog.py`, which starts it.
 
-    python tests/stuck.py PID STUCK_S LIMIT_S
+    python tests/watchdog_process.py PID STUCK_S LIMIT_S
 
 Reads lines "BUSQ_DIR<tab>step" from standard input, and describes a step that takes long: the threads of all processes
 below the one that runs tests, as the kernel sees them and, where they let Python's handler of faults do so, with their

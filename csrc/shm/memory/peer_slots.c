@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/memory/slots.h"
+#include "shm/memory/peer_slots.h"
 #include "base/hash.h"
 #include "shm/memory/reserve.h"
 #include <string.h>

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from busq import errors
 
 if TYPE_CHECKING:
-    from busq._queues.home import Home
+    from busq._queues.process_state import Home
 
 __all__ = ["Users"]
 

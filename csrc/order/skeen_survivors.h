@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_ORDER_SURVIVORS_H
-#define BUSQ_ORDER_SURVIVORS_H
+#ifndef BUSQ_ORDER_SKEEN_SURVIVORS_H
+#define BUSQ_ORDER_SKEEN_SURVIVORS_H
 /*
  * Proposed timestamps without a sender that decides: "skeen:on_crash=go-on", "abcast:on_crash=go-on".  Each destination hears
  * the proposals of all others, and those that live decide.
@@ -54,4 +54,4 @@ uint64_t busq_survivors_rebase(void *const *states, uint32_t n_states, busq_orde
 bool busq_survivors_verify(const void *state);
 void busq_survivors_gauge(const void *state, busq_order_gauge *gauge);
 
-#endif /* BUSQ_ORDER_SURVIVORS_H */
+#endif /* BUSQ_ORDER_SKEEN_SURVIVORS_H */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of the state transfer (busq/_state/transfer.py), over every schedule of a small group and random ones.
+"""The rules of the state transfer (busq/_state/transfer_rules.py), over all schedules of a small group and random ones.
 
 The group is a log: what is appended is delivered to each member of that view in the order of the log, which is what
 the bus promises.  A step delivers the next entry to one member, lets one send what it has to send, lets a member join,
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from busq._state.transfer import Begin, Deliver, Effect, Give, Place, Say, Take, Transfer
+from busq._state.transfer_rules import Begin, Deliver, Effect, Give, Place, Say, Take, Transfer
 
 CHUNKS = 2  # of a state, so that its giver may be killed in between
 

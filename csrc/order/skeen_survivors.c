@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "order/survivors.h"
+#include "order/skeen_survivors.h"
 #include "queue/holdback.h"
 #include "queue/outbox.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "check/crew.h"
+#include "check/search_threads.h"
 #include "base/error.h"
 #include "check/faults.h"
 #include "check/fingerprint.h"

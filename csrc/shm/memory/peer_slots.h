@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_MEMORY_SLOTS_H
-#define BUSQ_SHM_MEMORY_SLOTS_H
+#ifndef BUSQ_SHM_MEMORY_PEER_SLOTS_H
+#define BUSQ_SHM_MEMORY_PEER_SLOTS_H
 /*
  * The slots that peers have: how many of them are there.
  *
@@ -24,4 +24,4 @@ void busq_slots_init(busq_bus *bus, uint32_t first, uint32_t end);
  * memory for them. */
 BUSQ_COLD int busq_slots_reach(busq_bus *bus, uint32_t end);
 
-#endif /* BUSQ_SHM_MEMORY_SLOTS_H */
+#endif /* BUSQ_SHM_MEMORY_PEER_SLOTS_H */

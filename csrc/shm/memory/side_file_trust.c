@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/memory/side_files.h"
+#include "shm/memory/side_file_trust.h"
 #include "base/hash.h"
 #include "base/time.h"
 #include <sys/random.h>

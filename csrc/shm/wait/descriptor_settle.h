@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SHM_WAIT_DESCRIPTOR_H
-#define BUSQ_SHM_WAIT_DESCRIPTOR_H
+#ifndef BUSQ_SHM_WAIT_DESCRIPTOR_SETTLE_H
+#define BUSQ_SHM_WAIT_DESCRIPTOR_SETTLE_H
 /*
  * The descriptor of a peer, kept true: what it has to be readable for, and until when it may stay unreadable.
  *
@@ -9,7 +9,7 @@
  * sleep.
  *
  * Mechanism: whenever the receive latch is about to be released, busq_descriptor_settle looks once more and arms the
- * FIFO, or makes it readable (named_pipe.h).
+ * FIFO, or makes it readable (poll_descriptor.h).
  *
  * Not given: that something can be received whenever it is readable.
  */
@@ -21,4 +21,4 @@ void busq_descriptor_settle(busq_peer *peer);
  * afterwards. */
 int busq_descriptor_ask_for_room(busq_peer *peer, uint64_t failed_target);
 
-#endif /* BUSQ_SHM_WAIT_DESCRIPTOR_H */
+#endif /* BUSQ_SHM_WAIT_DESCRIPTOR_SETTLE_H */

@@ -15,7 +15,7 @@
  * Not given: states that were not met, and how likely it is that there are any.
  */
 #include "base/prng.h"
-#include "check/crew.h"
+#include "check/search_threads.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef BUSQ_SIM_LATENCIES_H
-#define BUSQ_SIM_LATENCIES_H
+#ifndef BUSQ_SIM_LATENCY_HISTOGRAM_H
+#define BUSQ_SIM_LATENCY_HISTOGRAM_H
 /*
  * How long things took: mean, largest, and what part of them took no longer than how much.
  *
@@ -65,4 +65,4 @@ static inline uint64_t busq_sim_latencies_quantile(const busq_sim_latencies *lat
   return 0;
 }
 
-#endif /* BUSQ_SIM_LATENCIES_H */
+#endif /* BUSQ_SIM_LATENCY_HISTOGRAM_H */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wait/descriptor.h"
+#include "shm/wait/descriptor_settle.h"
 #include "shm/memory/life.h"
 #include "shm/receive/holes.h"
 #include "shm/receive/receive.h"
 #include "shm/send/multicast.h"
-#include "shm/wake/named_pipe.h"
+#include "shm/wake/poll_descriptor.h"
 #include "shm/wake/end_watch.h"
 #include "shm/wake/room_request.h"
 #include "shm/wake/wake.h"

@@ -48,7 +48,7 @@ from typing import Any, Protocol
 
 from busq._state.chunks import IncomingState, OutgoingState, acknowledgement
 from busq._state.plain_codec import PLAIN
-from busq._state.transfer import Begin, Deliver, Effect, Give, Say, Take, Transfer
+from busq._state.transfer_rules import Begin, Deliver, Effect, Give, Say, Take, Transfer
 
 __all__ = ["CannotGiveError", "Owner", "StateExchange"]
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "order/successor.h"
+#include "order/sequencer_successor.h"
 #include "queue/outbox.h"
 
 enum { DATA = BUSQ_SUCCESSOR_DATA, REQUEST = BUSQ_SUCCESSOR_REQUEST, FLUSH = BUSQ_SUCCESSOR_FLUSH, GO = BUSQ_SUCCESSOR_GO };

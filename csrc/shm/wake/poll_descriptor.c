@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "shm/wake/named_pipe.h"
+#include "shm/wake/poll_descriptor.h"
 #include "base/error.h"
 #include "base/time.h"
-#include "shm/memory/side_files.h"
+#include "shm/memory/side_file_trust.h"
 #include "shm/wake/room_request.h"
 #include "shm/wake/slice.h"
 #include <errno.h>
