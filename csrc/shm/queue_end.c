@@ -3,8 +3,9 @@
  * The end of a shared queue, for all processes; the calls are declared in busq.h.
  *
  * Guarantee: from one moment on, no message is placed in the queue by any process.  What was placed before is received
- * by its readers, and then each of them finds the end; or, where the queue is dropped, from the same moment on nothing
- * is received any more.  A process that is killed on the way has ended the queue for all, or for none.
+ * by its readers, also what one had in its hands that is dead by then, and then each of them finds the end; or, where the
+ * queue is dropped, from the same moment on nothing is received any more.  A process that is killed on the way has ended
+ * the queue for all, or for none.
  *
  * Mechanism.  One swap of the word from which positions are taken (ring.h): a sender takes its position before, or finds
  * the queue closed.  It is never opened again, also not by the first reader that comes after the last one has gone.  Behind the
@@ -18,8 +19,8 @@
  *
  * At least one of them sees the other.
  *
- * Not given: the end of a queue that one peer alone reads.  And what a reader has in its hands when it dies comes again to
- * another one, also to one that has found the end: it finds it once more behind that.
+ * Not given: the end of a queue that one peer alone reads.  And a reader that dies later leaves what it has in its hands to
+ * the others, though they have found the end: each finds it once more behind that.
  */
 #include "base/error.h"
 #include "shm/memory/peer.h"

@@ -367,6 +367,32 @@ def test_a_task_of_a_worker_that_is_killed_behind_an_immediate_end_is_dropped() 
     assert all_until_the_end(tasks) == []
 
 
+@pytest.mark.parametrize("killed_workers", [1, 12])
+def test_the_tasks_of_workers_that_were_killed_come_before_the_end(killed_workers: int) -> None:
+    """Also to one that has just found the end, since they were not dead then."""
+    tasks, got = busq.JoinableQueue(), busq.SimpleQueue()  # type: ignore[var-annotated]
+
+    def get() -> None:
+        got.put(tasks.get())
+        time.sleep(PATIENCE_S)
+
+    with contextlib.ExitStack() as stack:
+        children = [stack.enter_context(process("fork", get)) for _ in range(killed_workers)]
+        for number in range(killed_workers):
+            tasks.put(number)
+        assert sorted(got.get() for _ in children) == list(range(killed_workers))
+        tasks.shutdown()
+        assert all_until_the_end(tasks) == []
+        for child in children:
+            child.kill()
+        for child in children:
+            child.join(PATIENCE_S)
+        assert sorted(all_until_the_end(tasks)) == list(range(killed_workers))
+        for _ in children:
+            tasks.task_done()
+        tasks.join()
+
+
 def end_it(queue: Any, immediate: bool) -> None:
     queue.shutdown(immediate)
     time.sleep(PATIENCE_S)

@@ -428,10 +428,8 @@ void busq_grave_bury_one(busq_bus *bus, uint32_t slot)
   busq_grave_close(&grave);
 }
 
-void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uint32_t *nextp)
+static void bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uint32_t *nextp, uint32_t n_left)
 {
-  enum { READERS = 8 };
-  uint32_t n_left = READERS;
   for (uint32_t i = 0; i < busq_slots_reached(bus) && n_left; i++, *nextp = (*nextp + 1) % busq_slots_reached(bus)) {
     const uint32_t reader = *nextp, state = life_state(busq_load_acquire(&bus->slots[reader].life));
     if (reader == caller || (state != BUSQ_LIFE_LIVE && state != BUSQ_LIFE_LEAVING) ||
@@ -441,6 +439,18 @@ void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uin
     if (!busq_life_is_held(bus, reader))
       busq_grave_bury_one(bus, reader);
   }
+}
+
+void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uint32_t *nextp)
+{
+  enum { READERS = 8 };
+  bury_readers(bus, queue, caller, nextp, READERS);
+}
+
+void busq_grave_bury_all_readers(busq_bus *bus, uint32_t queue, uint32_t caller)
+{
+  uint32_t next = 0;
+  bury_readers(bus, queue, caller, &next, UINT32_MAX);
 }
 
 /* A message that is not sealed never will be. Whatever else the record may be by now, to complete what is sealed is

@@ -69,6 +69,8 @@ void busq_grave_bury_one(busq_bus *bus, uint32_t slot);
 /* Buries readers of a shared queue, but for the caller, that died with something in their hands; a few at a time, the
  * next time from *nextp on. */
 void busq_grave_bury_readers(busq_bus *bus, uint32_t queue, uint32_t caller, uint32_t *nextp);
+/* All of them at once. */
+void busq_grave_bury_all_readers(busq_bus *bus, uint32_t queue, uint32_t caller);
 /* Buries all peers that died unnoticed. Returns how many that were. */
 uint32_t busq_grave_bury_all(busq_bus *bus);
 /* Buries them, and takes back what the gone own and is not needed any more. */

@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "shm/burial/grave.h"
 #include "shm/receive/holes.h"
 #include "shm/receive/receive.h"
 #include "shm/receive/shared_receive.h"
@@ -125,6 +126,17 @@ void busq_peer_receive_take(busq_peer *peer, uint32_t mode)
 
 /* ---- waiting ---- */
 
+/* The queue seems to have ended: what readers that are dead by now had in their hands comes before that. */
+__attribute__((noinline)) static int receive_at_end(busq_peer *peer)
+{
+  busq_grave_bury_all_readers(peer->bus, peer->receiver.inbox_slot, peer->slot);
+  const int result = busq_receive_peek_helping(peer);
+  if (result == BUSQ_EMPTY && busq_receive_has_ended(peer))
+    return busq_error(BUSQ_SHUTDOWN, "the queue of \"%.255s\" on bus \"%s\" was shut down and nothing is left to receive",
+                      peer->receiver.inbox->name, peer->bus->name);
+  return result;
+}
+
 static int receive_ready(busq_peer *peer, busq_blocker *blocker)
 {
   busq_peer_notice_deaths(peer); /* first, since that may send this peer something */
@@ -138,8 +150,7 @@ static int receive_ready(busq_peer *peer, busq_blocker *blocker)
       busq_receive_is_drained(peer))
     result = busq_error(BUSQ_SHUTDOWN, "bus \"%s\" was shut down and nothing is left to receive", peer->bus->name);
   if (BUSQ_UNLIKELY(result == BUSQ_EMPTY && busq_receive_has_ended(peer)))
-    result = busq_error(BUSQ_SHUTDOWN, "the queue of \"%.255s\" on bus \"%s\" was shut down and nothing is left to receive",
-                        peer->receiver.inbox->name, peer->bus->name);
+    result = receive_at_end(peer);
   /* Events of messages that were passed over.  A silent peer passes none; what is noted there is the business of the
    * protocol that runs over it, which may be writing it into the ring at this moment. */
   if (BUSQ_UNLIKELY(!peer->tracer.is_silent && peer->tracer.n_taken))
