@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import integer, wrong_type
-from busq._port.deadline import Deadline
+from busq._port.deadline import NEVER, Deadline
 from busq._port.sent_count import nothing_sent
 from busq._queues.done_ahead import drop_one, put_right, report_ahead, undone
 from busq._queues.exception_origin import is_by_handler
@@ -197,13 +197,14 @@ class _Base(Awaited[_T], Ending):
     def _put_over(self, data: Any, timeout: float | None) -> None:
         """Put into a queue without room, or behind what has found none."""
         self._will_put()
-        deadline = Deadline(timeout)
+        deadline = NEVER if timeout is None else Deadline(timeout)
         try:
             if timeout != 0 and not self._local.overflow.items and self._put_late(data, timeout):
                 return
             self._home.must_hold(size_of(data))
             data = joined(data)  # it may wait here beyond this call
-            is_put = await_so(lambda: self._try_over(data), deadline)
+            # The first try without what a wait needs: it is the only one wherever there is no limit.
+            is_put = self._try_over(data) or (timeout != 0 and await_so(lambda: self._try_over(data), deadline))
         except TROUBLE as error:
             self._fail(error, data)
         if not is_put:

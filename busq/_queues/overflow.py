@@ -128,34 +128,39 @@ class Overflow:
         RuntimeError where no thread can be begun: the thread comes first, so nothing is kept then.  Where it has just
         ended, and no other can be begun, this call puts all that is kept.
         """
-        is_fed, bound = self._fed.locked(), self._bound(target)
-        if not is_fed and bound is not None and self.tally() >= bound:
+        is_fed = self._fed.locked()
+        bound = self._bound(target) if self._maxsize else None
+        if is_fed:
+            return self._keep_fed(data, target, bound)
+        if bound is not None and self.tally() >= bound:
             return False  # as it may be for long, and a thread would be begun with every look
-        with contextlib.nullcontext() if is_fed else self._begun():
-            try:
-                return self._keep(data, target, bound)
-            finally:
-                try:
-                    await_so(self._goes_on)  # a thread may just have ended, and left room for another one
-                except BaseException:  # of a handler: what it has kept from its thread no later call may come to put
-                    self._goes_on()
-                    raise
+        with self._begun():
+            return self._keep_fed(data, target, bound)
 
     def note_full(self) -> None:
         """Note why a call of this thread has found the queue full."""
         self.is_short = core.shortage() != core.SHORT_OF_NOTHING
 
-    def _bound(self, target: int) -> int | None:
-        """Return how many may wait in all processes together; None where there is no limit.
+    def _bound(self, target: int) -> int:
+        """Return how many may wait in all processes together, where there is a limit.
 
         Where memory is short, the queue holds as many as ever: a few more for a moment, as memory comes back.
         """
-        if not self._maxsize:
-            return None
         n_held: int = min(self._maxsize, self._home.capacity)
         if self.is_short:
             n_held = min(n_held, self._home.raw.depth(target) or 0)
         return self._maxsize - n_held
+
+    def _keep_fed(self, data: Any, target: int, bound: int | None) -> bool:
+        """Keep it, where a thread was at work a moment ago."""
+        try:
+            return self._keep(data, target, bound)
+        finally:
+            try:
+                await_so(self._goes_on)  # a thread may just have ended, and left room for another one
+            except BaseException:  # of a handler: what it has kept from its thread no later call may come to put
+                self._goes_on()
+                raise
 
     def _keep(self, data: Any, target: int, bound: int | None) -> bool:
         bound = bound or 0

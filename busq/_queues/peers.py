@@ -39,6 +39,9 @@ class Joined:
 
     def peer(self, **options: Any) -> Peer:
         """Return it; joins where it has not, or has left."""
+        found = self._peers.get(None)
+        if found is not None:
+            return found
         with self._lock:
             found = self._peers.get(None)
             if found is None:
