@@ -3,8 +3,8 @@
 
 The watching process (`watchdog_process.py`) works also where C code keeps the interpreter's lock for ever; it learns
 through a pipe which step of which test runs.  A step that takes `stuck_after` seconds (pyproject.toml) is described,
-and again after twice that time, and so on.  On a busy machine it may only be slow, so nothing fails yet: that is the work of
-pytest-timeout.  A process in which a time limit has no effect is aborted after twice that limit.
+and again after twice that time, and so on.  On a busy machine it may only be slow, so nothing fails yet: that is the
+work of pytest-timeout.  A process in which a time limit has no effect is aborted after twice that limit.
 
 Not given: the Python stacks of processes that do not descend from pytest by fork.
 """
