@@ -642,7 +642,7 @@ typedef enum {
 
 typedef struct {
   uint32_t processes;
-  uint32_t messages;       /* of each process */
+  uint32_t messages;       /* of each process, or of the one with most */
   uint32_t fan_out_max;    /* destinations of a message; where the order is point to point, 1 */
   uint32_t behaviour;      /* a busq_check_behaviour */
   uint32_t channels;       /* a busq_channels */
@@ -661,6 +661,7 @@ typedef struct {
   uint64_t seed;           /* walk: execution k is drawn from seed + k */
   const uint32_t *destinations; /* of message k of process p, a set of bits at [p * messages + k]; NULL: every choice.  Replies, and
                                  * the answer to a job, go to the process that they answer all the same. */
+  const uint32_t *counts; /* how many messages each process has, at most `messages`; NULL: all that many */
 } busq_check_config;
 
 typedef struct {

@@ -10,6 +10,7 @@ import click
 
 from busq.cli.base import (
     JSON,
+    ParamType,
     Refusal,
     Size,
     check_picture,
@@ -38,6 +39,20 @@ class Memory(Size):
         text = str(value).strip()
         stem = text[:-1] if text[-1:] in ("b", "B") else text
         return super().convert(stem[:-1] if stem != text and stem[-1:] in ("i", "I") else stem, param, ctx)
+
+
+class Counts(ParamType["int | list[int]"]):
+    """A number of messages, or one for each process: 2; 2,1,1."""
+
+    name = "counts"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | list[int]:
+        """Return the number, or the list, or fail as Click's types do."""
+        try:
+            counts = [int(one) for one in str(value).split(",")]
+        except ValueError:
+            self.fail(f"{value!r}: expected whole numbers, like 3 or 2,1,1", param, ctx)
+        return counts if len(counts) > 1 else counts[0]
 
 
 def check_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -79,7 +94,13 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 )
 @click.argument("order", required=False)
 @option("--processes", type=int, default=3)
-@option("--messages", type=int, default=3, help="Of each process.")
+@option(
+    "--messages",
+    type=Counts(),
+    default=3,
+    metavar="N|N,N,...",
+    help="Of each process; with commas, of one after the other.",
+)
 @click.option("--fan-out", type=int, metavar="N", help="Most destinations of a message.  [default: all others, or 1]")
 @option(
     "--application",

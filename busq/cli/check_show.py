@@ -101,7 +101,8 @@ def _bound(result: Result) -> str:
         if n
     ]
     also = f"; it {' and '.join(faults)}" if faults else ""
-    messages = "1 message" if result.messages == 1 else f"{result.messages} messages"
+    each = " + ".join(map(str, result.messages_each)) or result.messages
+    messages = "1 message" if each == 1 else f"{each} messages"
     return f"{result.order}: {result.processes} processes with {messages}, {to}; {network}{also}{more}"
 
 

@@ -13,6 +13,7 @@ struct busq_check {
   busq_check_transition transitions[BUSQ_TRANSITIONS_MAX]; /* as they were when the first was asked for */
   uint32_t n_transitions;
   uint32_t destinations[BUSQ_MODEL_MESSAGES_MAX];
+  uint32_t counts[BUSQ_MODEL_PROCESSES_MAX];
 };
 
 /* ---- arguments ---- */
@@ -84,6 +85,8 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
   const bool is_bounded = config->depth_max && config->search == BUSQ_CHECK_DEPTH;
   if (config->destinations)
     memcpy(check->destinations, config->destinations, config->processes * config->messages * sizeof(uint32_t));
+  if (config->counts)
+    memcpy(check->counts, config->counts, config->processes * sizeof(uint32_t));
   const busq_crew_config crew = {.model = {.order = order,
                                            .options = options,
                                            .n_processes = config->processes,
@@ -99,7 +102,8 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                            .counts_moves = is_bounded,
                                            .counts_turns = config->counts_moves,
                                            .forgets = reductions & BUSQ_CHECK_FORGETTING && config->behaviour == BUSQ_CHECK_FREE,
-                                           .destinations = config->destinations ? check->destinations : NULL},
+                                           .destinations = config->destinations ? check->destinations : NULL,
+                                           .counts = config->counts ? check->counts : NULL},
                                  .kind = kinds[config->search],
                                  .reductions = reductions,
                                  .n_threads = config->threads,

@@ -127,7 +127,7 @@ bool busq_model_is_symmetric(const busq_model *model)
 {
   const busq_model_config *config = &model->config;
   const busq_order *order = config->order;
-  return order->rename && !(config->options & order->options_by_name) && !config->destinations &&
+  return order->rename && !(config->options & order->options_by_name) && !config->destinations && !config->counts &&
          !(order->delivers_by_name && config->behaviour == BUSQ_CHECK_REPLY);
 }
 

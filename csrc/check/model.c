@@ -31,12 +31,23 @@ static int check_size(const busq_model_config *config)
   return BUSQ_OK;
 }
 
+static int check_counts(const busq_model_config *config)
+{
+  for (uint32_t process = 0; config->counts && process < config->n_processes; process++)
+    if (config->counts[process] > config->n_messages)
+      return busq_error(BUSQ_INVALID, "%u messages of process %u: expected at most %u", config->counts[process], process,
+                        config->n_messages);
+  return BUSQ_OK;
+}
+
 static int check_destinations(const busq_model_config *config)
 {
   const uint32_t everybody = (1u << config->n_processes) - 1;
   for (uint32_t index = 0; config->destinations && index < config->n_processes * config->n_messages; index++) {
     const uint32_t others = config->with_self ? everybody : everybody & ~(1u << index / config->n_messages);
     const uint32_t set = config->destinations[index];
+    if (config->counts && index % config->n_messages >= config->counts[index / config->n_messages])
+      continue;
     if (!set || set & ~others || (uint32_t)__builtin_popcount(set) > config->fan_out_max)
       return busq_error(BUSQ_INVALID, "destinations 0x%x of message %u of process %u: expected 1 to %u processes%s",
                         set, index % config->n_messages + 1, index / config->n_messages, config->fan_out_max,
@@ -68,6 +79,8 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
 {
   *model = (busq_model){.config = *config};
   int result = check_size(config);
+  if (result == BUSQ_OK)
+    result = check_counts(config);
   if (result == BUSQ_OK)
     result = check_destinations(config);
   if (result != BUSQ_OK)
@@ -107,7 +120,7 @@ static bool is_working(const void *state, uint32_t process)
 
 static bool has_messages_left(const busq_model *model, const void *state, uint32_t process)
 {
-  return busq_model_process_of(model, state, process)->n_submitted < model->config.n_messages;
+  return busq_model_process_of(model, state, process)->n_submitted < busq_model_n_messages(model, process);
 }
 
 /* A rendezvous takes one message at a time. */
@@ -660,7 +673,7 @@ bool busq_model_is_quiet(const busq_model *model, const void *state, const busq_
                             ? 0
                             : 1u << busq_model_packets_of(model, state)[move->place].kind;
   const busq_model_process *self = busq_model_process_of(model, state, move->process);
-  if (self->n_sent == config->n_messages) {
+  if (self->n_sent == busq_model_n_messages(model, move->process)) {
     const bool is_listed = !(config->options & order->options_not_quiet);
     return kind & (order->quiet_always | (is_listed ? order->quiet_when_all_is_sent : 0));
   }

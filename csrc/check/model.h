@@ -39,7 +39,7 @@
 #include "check/shape.h"
 
 /* BUSQ_INVALID where there are more processes or messages than a model takes, or where it can't be.  Keeps
- * config.destinations. */
+ * config.destinations and config.counts. */
 int busq_model_init(busq_model *model, const busq_model_config *config);
 /* A state takes state_bytes_max bytes, aligned to 8; busq_model_bytes returns how many of them are in use. */
 void busq_model_start(const busq_model *model, void *state);

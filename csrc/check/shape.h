@@ -20,7 +20,7 @@ typedef struct {
   const busq_order *order;
   uint32_t options;
   uint32_t n_processes;
-  uint32_t n_messages;  /* of each process */
+  uint32_t n_messages;  /* of each process, or of the one with most */
   uint32_t fan_out_max; /* destinations of a message; 1 for POINT_TO_POINT orders */
   uint32_t behaviour;   /* a busq_check_behaviour */
   uint32_t channels;    /* a busq_channels */
@@ -33,6 +33,7 @@ typedef struct {
   bool forgets;         /* history that can't matter any more (check/forget.h) */
   uint32_t asked;       /* properties that are judged, whether the order claims them or not: a set of bits */
   const uint32_t *destinations; /* of message k of process p, a set of bits at [p * n_messages + k]; NULL: every choice */
+  const uint32_t *counts; /* how many messages each process has, at most n_messages; NULL: all that many */
 } busq_model_config;
 
 typedef struct {
@@ -81,6 +82,11 @@ typedef struct {
 static inline bool busq_model_move_is_of_packet(const busq_model_move *move)
 {
   return move->kind == BUSQ_CHECK_RECEIVE || move->kind == BUSQ_CHECK_LOSE || move->kind == BUSQ_CHECK_DOUBLE;
+}
+
+static inline uint32_t busq_model_n_messages(const busq_model *model, uint32_t process)
+{
+  return model->config.counts ? model->config.counts[process] : model->config.n_messages;
 }
 
 static inline busq_order_group busq_model_group_of(const busq_model *model, uint32_t self)

@@ -388,6 +388,11 @@ TEST(test_wrong_arguments_are_errors_that_say_what_is_expected)
   config = plain;
   config.destinations = (const uint32_t[]){2, 2, 1, 2, 1, 1};
   check_refused("cykas", &config, "0x2");
+  config.destinations = NULL;
+  config.counts = (const uint32_t[]){0, 1, 3};
+  config.messages = 2;
+  config.processes = 3;
+  check_refused("cykas", &config, "3 messages of process 2: expected at most 2");
 }
 
 /* ---- parts ---- */

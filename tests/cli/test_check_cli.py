@@ -111,6 +111,9 @@ def test_options_reach_the_search() -> None:
     assert (point["reductions"], point["threads"]) == ([], 1)
     (point,) = as_json("mfss", "--messages", 1, "--reductions", "symmetry", *LITTLE)["points"]
     assert point["reductions"] == ["symmetry"]
+    (point,) = as_json("mfss", "--messages", "0,2,1", *LITTLE)["points"]
+    assert (point["messages"], point["messages_each"]) == (2, [0, 2, 1])
+    assert "3 processes with 0 + 2 + 1 messages" in run("mfss", "--messages", "0,2,1", *LITTLE).stdout
     (point,) = as_json("fifo:on_gap=skip", "--processes", 2, "--messages", 1, "--lost", 1, *LITTLE)["points"]
     assert point["lost"] == 1
 

@@ -391,7 +391,10 @@ ORDERS = {
 
 @dataclass(frozen=True)
 class Bound:
-    """Processes, messages of each, destinations of a message at most; or, given, the destinations of each message."""
+    """Processes, messages of each, destinations of a message at most; or, given, the destinations of each message.
+
+    Where processes have different numbers of messages, `each` has them, and `messages` is the largest.
+    """
 
     order: str
     processes: int
@@ -405,10 +408,14 @@ class Bound:
     lost: int = 0
     counts_moves: bool = False  # how many moves there were is part of the essence
     depth: int | None = None  # executions of so many moves, and no more
+    each: tuple[int, ...] = ()
 
     @property
     def has_fifo_channels(self) -> bool:
         return ORDERS[self.order].has_fifo_channels if self.network is None else self.network == "fifo"
+
+    def messages_of(self, process: int) -> int:
+        return self.each[process] if self.each else self.messages
 
     def choices(self, process: int, number: int) -> list[frozenset[int]]:
         if self.destinations:
@@ -444,7 +451,7 @@ def works(bound: Bound, state: State, process: int) -> bool:
 
 def submits_of(bound: Bound, state: State, process: int) -> list[frozenset[int]]:
     number = submitted_by(state[process]) + 1
-    if number > bound.messages:
+    if number > bound.messages_of(process):
         return []
     if bound.application == "reply" and number > 1:
         return [frozenset({origin}) for origin, _ in delivered_at(state[process])[number - 2 : number - 1]]
@@ -454,7 +461,7 @@ def submits_of(bound: Bound, state: State, process: int) -> list[frozenset[int]]
 def moves_of(bound: Bound, state: State) -> Iterator[Move]:
     for process in range(bound.processes):
         if works(bound, state, process):
-            is_last = submitted_by(state[process]) == bound.messages
+            is_last = submitted_by(state[process]) == bound.messages_of(process)
             yield "end job", process, frozenset[int]() if is_last else frozenset({delivered_at(state[process])[0][0]})
             continue
         for destinations in submits_of(bound, state, process):
@@ -733,7 +740,7 @@ def run(bound: Bound, properties: Iterable[str] = ()) -> busq.check.Result:
     return busq.check.run(
         bound.order,
         bound.processes,
-        bound.messages,
+        bound.each or bound.messages,
         fan_out=bound.fan_out,
         to_self=bound.to_self,
         application=bound.application,

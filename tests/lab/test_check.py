@@ -142,6 +142,27 @@ def test_destinations_may_be_given() -> None:
     assert ring.unique_states < all_of_them.unique_states
 
 
+def test_processes_may_have_different_numbers_of_messages() -> None:
+    some = run("fifo", 3, [0, 2, 1], threads=1)
+    given = run("fifo", 3, [0, 2, 1], threads=1, destinations=[[], [[0], [2]], [[0]]])
+    alike, two = (run("fifo", 2, messages, threads=1) for messages in ([2, 2], 2))
+    assert (some.messages, some.messages_each, some.as_json()["messages_each"]) == (2, (0, 2, 1), [0, 2, 1])
+    assert some.unique_states == run("fifo", 3, (0, 2, 1), reductions=()).unique_states > given.unique_states
+    assert (alike.messages, alike.messages_each, alike.unique_states) == (2, (), two.unique_states)
+    assert all(result.complete and result.holds for result in (some, given))
+
+
+@pytest.mark.parametrize("order", ["cykas", "mfss", "causal-vector", "sync", "sequencer"])
+def test_reductions_change_no_verdict_where_processes_have_different_numbers_of_messages(order: str) -> None:
+    options: dict[str, object] = {"properties": (), "threads": 1}
+    reduced, bare = (run(order, 3, [2, 0, 1], reductions=some, **options) for some in (ALL, ()))  # type: ignore[arg-type]
+    assert reduced.complete
+    assert reduced.unique_states <= bare.unique_states
+    assert {name: one.ok for name, one in reduced.verdicts.items()} == {
+        name: one.ok for name, one in bare.verdicts.items()
+    }
+
+
 def test_with_channels_that_keep_the_order_no_order_keeps_fifo() -> None:
     assert not run("none", 2, 2, properties=["fifo"]).holds
     assert run("none", 2, 2, properties=["fifo"], network="fifo").holds
@@ -715,6 +736,12 @@ def test_progress_is_told_while_it_goes_on() -> None:
         ({"walks": 0}, "walks is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"destinations": [[[1]]]}, "expected 3 sets"),
+        ({"messages": [1, 2]}, r"messages is \[1, 2\]: expected one number for each of 3"),
+        ({"messages": [0, 0, 0]}, "not all 0"),
+        ({"messages": [1, -1, 1]}, "messages is -1"),
+        ({"messages": [1, 11, 1]}, "messages is 11: expected 0 to 10"),
+        ({"messages": "111"}, "messages"),
+        ({"messages": [1, 0, 2], "destinations": [[[1]]] * 3}, r"expected \[1, 0, 2\] sets"),
         ({"destinations": [[[0]] * 3] * 3}, r"destinations\[0\]\[0\] is \[0\]"),
     ],
 )

@@ -57,6 +57,10 @@ SMALL = [
     Bound("mfss", 3, 2, application="reply", destinations=FIGURE_3, depth=6),
     Bound("mfss", 2, 2, application="job"),
     Bound("none", 3, 1, application="job"),
+    Bound("mfss", 3, 2, each=(0, 2, 1)),
+    Bound("sequencer", 3, 1, fan_out=2, each=(1, 0, 1)),
+    Bound("none", 2, 2, each=(2, 1), application="reply"),
+    Bound("none", 2, 2, each=(1, 2), application="job"),
 ]
 
 LARGER = [

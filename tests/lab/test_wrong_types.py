@@ -53,6 +53,7 @@ WRONG: dict[str, list[Any]] = {
     "Iterable[str] | None": [5, 1.5, True, object(), [5], [[]], [None]],
     "Iterable[int]": [*NOT_ITERABLE, "a", ["a"], [[]], [None], [1.5]],
     "Iterable[Partition]": [*NOT_ITERABLE, "a", ["a"], [[]], [None]],
+    "int | Sequence[int]": [None, 1.5, object(), "a", "1", b"1", {}, [], ["a"], [None], [1, 1.5], range(9)],
     "int | Iterable[Crash]": [None, 1.5, object(), "a", ["a"], [[]], [None]],
     "Destinations | None": [5, 1.5, object(), {}, set(), [5, 5], [[5], [5]], [[[None]], [[0]]], [[[[]]], [[0]]]],
     "str | os.PathLike[str]": NOT_PATHS,

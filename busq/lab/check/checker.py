@@ -36,7 +36,7 @@ class Interrupted(KeyboardInterrupt):
 def run(
     protocol: str,
     processes: int = 3,
-    messages: int = 3,
+    messages: int | Sequence[int] = 3,
     *,
     fan_out: int | None = None,
     application: str = "free",
@@ -60,10 +60,10 @@ def run(
 ) -> Result:
     """Search every execution of an order within a bound, or, with `walks`, so many random ones.
 
-    `protocol` with its options ("lamport:ack=all"); `processes`, `messages` of each, and `fan_out`, the most
-    destinations of a message (by default 1 where the order is point to point, else all others).  Every choice of
-    destinations is tried, with `to_self` the sender itself too; or `destinations[p][k]` gives those of message k of
-    process p.  `broadcast`: every message goes to all that it may go to.
+    `protocol` with its options ("lamport:ack=all"); `processes`, `messages` of each, or a list with the number of each,
+    and `fan_out`, the most destinations of a message (by default 1 where the order is point to point, else all
+    others).  Every choice of destinations is tried, with `to_self` the sender itself too; or `destinations[p][k]` gives
+    those of message k of process p.  `broadcast`: every message goes to all that it may go to.
 
     `application`: "free", every process sends whenever it likes; "reply", it sends one message, and then answers;
     "job", free, but the first delivery at process 0 begins a job during which it neither sends nor receives; "side",
@@ -239,6 +239,7 @@ class _Check:
             crashes=min(plan.crashes, min(plan.processes, 3) - 1),
             fan_out=min(plan.fan_out, min(plan.processes, 3) - 1),
             destinations=(),
+            messages_each=(),
             memory=min(plan.memory, 1 << 28),
         )
         search = CoreSearch(small, "depth", (), min(self._end_s, time.monotonic() + _SMALL_SECONDS), ())
@@ -253,7 +254,7 @@ class _Check:
         plan = self._plan
         if plan.doubled:
             return ()
-        sends = Sends(plan.processes, plan.messages, plan.fan_out, plan.to_self, plan.destinations)
+        sends = Sends(plan.processes, plan.messages, plan.fan_out, plan.to_self, plan.destinations, plan.messages_each)
         return tuple(name for name in vacuous(sends) if name in plan.known)
 
     def _conclude(self) -> Result:
@@ -297,6 +298,7 @@ class _Check:
 _OF_PLAN = (
     "processes",
     "messages",
+    "messages_each",
     "fan_out",
     "application",
     "network",

@@ -71,7 +71,8 @@ class Plan:
     order: orders.Order
     protocol: str
     processes: int
-    messages: int
+    messages: int  # of each process, or of the one with most
+    messages_each: tuple[int, ...]  # of each, where they differ
     fan_out: int
     application: str
     network: str
@@ -93,11 +94,11 @@ class Plan:
     seconds: float
 
 
-def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **options: Any) -> Plan:
+def plan(protocol: str, processes: int, messages: int | Sequence[int], *, memory: int | None, **options: Any) -> Plan:
     """Make a plan of the arguments of `busq.check.run`; ValueError for what cannot be."""
     order, settings = orders.parse(arguments.text("protocol", protocol))
     arguments.whole("processes", processes, 2, len(NAMES))
-    arguments.whole("messages", messages, 1, 32 // processes, f", 32 of {processes} processes together")
+    messages, each = _messages(messages, processes)
     fan_out = _fan_out(order, processes, options.pop("fan_out"), options["to_self"])
     is_walk = options["walks"] is not None or options["search"] == "walk"
     search = "walk" if is_walk else options["search"]
@@ -125,7 +126,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
     owed = _owed(order, protocol, options["doubled"], options["lost"], kept)
     owed += ("side",) if owed and order.side_channels and "side" in known else ()
     asked_reductions = options.pop("reductions")
-    given = _destinations(options.pop("destinations"), processes, messages, fan_out, options["to_self"])
+    given = _destinations(options.pop("destinations"), processes, messages, each, fan_out, options["to_self"])
     if options.pop("broadcast"):
         given = _everybody(order, processes, messages, fan_out, options["to_self"], given)
     return Plan(
@@ -133,6 +134,7 @@ def plan(protocol: str, processes: int, messages: int, *, memory: int | None, **
         protocol=protocol,
         processes=processes,
         messages=messages,
+        messages_each=each,
         fan_out=fan_out,
         claimed=owed if has_its_network(protocol, options["network"]) else (),
         judged=_judged(order, owed, known, asked, kept),
@@ -155,6 +157,17 @@ def _check_search(search: Any, *, has_walks: bool) -> None:
         raise ValueError(f"search is {search!r}, and walks are asked for: expected one of both")
 
 
+def _messages(asked: int | Sequence[int], processes: int) -> tuple[int, tuple[int, ...]]:
+    """How many of each process, or of the one with most; and of each, where they differ."""
+    most = 32 // processes
+    if isinstance(asked, Sequence) and not isinstance(asked, str | bytes):
+        each = tuple(arguments.whole("messages", one, 0, most) for one in asked)
+        if len(each) != processes or not any(each):
+            raise ValueError(f"messages is {list(each)}: expected one number for each of {processes}, not all 0")
+        return max(each), each if min(each) < max(each) else ()
+    return arguments.whole("messages", asked, 1, most, f", 32 of {processes} processes together"), ()
+
+
 def _fan_out(order: orders.Order, processes: int, asked: int | None, to_self: bool) -> int:
     if order.point_to_point and to_self:
         raise ValueError(f"to_self: {order.name} is point to point, and knows no message to oneself")
@@ -169,15 +182,17 @@ def _fan_out(order: orders.Order, processes: int, asked: int | None, to_self: bo
 
 
 def _destinations(
-    given: Destinations | None, processes: int, messages: int, fan_out: int, to_self: bool
+    given: Destinations | None, processes: int, messages: int, each: tuple[int, ...], fan_out: int, to_self: bool
 ) -> tuple[int, ...]:
     if given is None:
         return ()
     arguments.typed("destinations", given, Sequence, "a sequence for each process, of a set for each message")
     for process, some in enumerate(arguments.each_typed("destinations", given, Sequence, "a sequence of sets")):
         arguments.each_typed(f"destinations[{process}]", some, Iterable, "a set of processes, by their indices")
-    if len(given) != processes or any(len(one) != messages for one in given):
-        raise ValueError(f"destinations: expected {messages} sets of processes for each of {processes} processes")
+    counts = each or (messages,) * processes
+    if [len(one) for one in given] != list(counts):
+        counted = f"{list(counts)} sets of processes for the" if each else f"{messages} sets of processes for each of"
+        raise ValueError(f"destinations: expected {counted} {processes} processes")
     sets = []
     for process, some in enumerate(given):
         for number, to in enumerate(some):
@@ -189,6 +204,7 @@ def _destinations(
                     f"{sorted(possible)}"
                 )
             sets.append(sum(1 << one for one in members))
+        sets += [0] * (messages - counts[process])
     return tuple(sets)
 
 

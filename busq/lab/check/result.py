@@ -131,7 +131,8 @@ class Result(Figures):
 
     `holds`: no violation of what was judged was found.
 
-    `destinations` are "every choice", or "given".
+    `destinations` are "every choice", or "given".  `messages` are those of each process, or of the one with most;
+    `messages_each` those of each, where they differ.
 
     All figures are of the first search.  With reductions, and several threads, they differ a little from run to run:
     which of several alike states comes first is chance.  Of random walks, `unique_states` are moves, and `ends`
@@ -155,6 +156,7 @@ class Result(Figures):
     order: str
     processes: int
     messages: int
+    messages_each: tuple[int, ...]
     fan_out: int
     application: str
     network: str
@@ -211,6 +213,7 @@ class Result(Figures):
         """
         return {
             **self._plain("verdicts", "transitions", "unseen", "searches", "counterexample", "unsound"),
+            "messages_each": list(self.messages_each),
             "reductions": list(self.reductions),
             "doubts": list(self.doubts),
             "vacuous": list(self.vacuous),

@@ -45,6 +45,7 @@ class CoreSearch:
         self._end_s = end_s
         self._began_s = time.monotonic()
         self._destinations = ffi.new("uint32_t[]", list(plan.destinations)) if plan.destinations else ffi.NULL
+        self._counts = ffi.new("uint32_t[]", list(plan.messages_each)) if plan.messages_each else ffi.NULL
         config = ffi.new("busq_check_config *")
         config.processes, config.messages, config.fan_out_max = plan.processes, plan.messages, plan.fan_out
         config.behaviour = APPLICATIONS[plan.application]
@@ -57,6 +58,7 @@ class CoreSearch:
         config.walks, config.seed = plan.walks if search == "walk" else 0, plan.seed
         config.with_self, config.counts_moves = plan.to_self, counts_moves
         config.destinations = self._destinations
+        config.counts = self._counts
         owner = owned("busq_check")
         check(lib.busq_check_new(plan.protocol.encode(), config, owner))
         self._check = held(owner)

@@ -20,13 +20,14 @@ __all__ = ["Sends", "vacuous"]
 
 @dataclass(frozen=True)
 class Sends:
-    """Possible messages: `messages` of each process, each to at most `fan_out`, or to `given` (sets of bits)."""
+    """Possible messages: `messages` of each process, or `each`; to at most `fan_out`, or to `given` (sets of bits)."""
 
     processes: int
     messages: int
     fan_out: int
     to_self: bool = False
     given: Sequence[int] = ()
+    each: Sequence[int] = ()
 
     @cached_property
     def _possible(self) -> list[tuple[int, int]]:
@@ -35,6 +36,8 @@ class Sends:
         possible = []
         for number in range(self.processes * self.messages):
             sender = number // self.messages
+            if self.each and number % self.messages >= self.each[sender]:
+                continue
             most = everybody if self.to_self else everybody & ~(1 << sender)
             possible.append((sender, self.given[number] if self.given else most))
         return possible
