@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import tempfile
 from collections.abc import Iterator
 from typing import IO
 
@@ -32,3 +33,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         if error.filename in (None, hidden):
             raise OSError(error.errno, error.strerror, os.fspath(path)) from error
         raise
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Find out, before long work, whether a file or a folder can be made: in the nearest folder that is there.
+
+    Errors: OSError, which names `path`.
+    """
+    folder = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error

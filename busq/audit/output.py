@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import busq
-from busq._util.files import replacing
+from busq._util.files import check_place, replacing
 from busq.audit.blocks import Blocks
 from busq.audit.result import TABLE, Audit, Check, Finding, RunAudit, signed
 from busq.audit.tables import METADATA, TABLES, VERSION
@@ -250,9 +250,12 @@ def check_room(folder: str | os.PathLike[str], runs: Sequence[tuple[str, str]]) 
     Parameters: `runs`, names and first files.  Errors: OutputError if `folder` holds something else, or another run of
     one of these names; OSError.
     """
+    if not os.fspath(folder):
+        raise OutputError("the output has no name: expected a folder")
     path = Path(folder)
     if path.exists() and not path.is_dir():
         raise OutputError(f"{path}: found a file, expected a folder for the output of audits")
+    check_place(path / "runs")
     strangers = sorted(one.name for one in path.iterdir()) if path.is_dir() else []
     if strangers and not set(TABLES) & set(strangers):
         raise OutputError(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from busq._util.files import check_place
 from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, option, os_error, print_json, split
 from busq.trace.format_names import FORMATS
 
@@ -257,10 +258,13 @@ class _Command:
         report, diagram = self.options["report"], self.options["diagram"]
         if report and not report.endswith((".html", ".htm")):
             raise Refusal(f"--report {report}: expected a name that ends with .html")
-        for path in (report, diagram, self.options["shiviz"]):
-            folder = os.path.dirname(path or "") or "."
+        for path in filter(None, (report, None if diagram == "-" else diagram, self.options["shiviz"])):
+            folder = os.path.dirname(path) or "."
             if not os.path.isdir(folder):
                 raise Refusal(f"{path}: there is no folder {folder}")
+            if os.path.isdir(path):
+                raise Refusal(f"{path}: found a folder, expected a file")
+            check_place(path)
         if diagram and diagram != "-":
             from busq.lab import picture_path
 
@@ -272,7 +276,7 @@ class _Command:
         runs = [(one.name, one.paths[0] if one.paths else "") for one in sources]
         if self.tables is not None:
             runs = [(name, self.tables.source_of(path)) for name, path in runs]
-        if self.options["output"]:
+        if self.options["output"] is not None:
             from busq.audit.output import check_apart, check_room
 
             check_apart(self.options["output"], self.paths)

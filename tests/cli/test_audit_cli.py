@@ -115,6 +115,25 @@ def test_what_cannot_be_ends_with_2_and_a_line(
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--output", "--report", "--shiviz", "--diagram"])
+@pytest.mark.parametrize("place", ["/proc/none", "a-file/none", "a-folder"])
+def test_a_place_where_nothing_can_be_written_is_refused_before_anything_is_judged(
+    late: Path, monkeypatch: pytest.MonkeyPatch, option: str, place: str
+) -> None:
+    monkeypatch.chdir(late)
+    ending = {"--report": ".html", "--diagram": ".svg"}.get(option, "")
+    (late.parent / "a-file").write_text("")
+    (late.parent / f"a-folder{ending}").mkdir()
+    (late.parent / f"a-folder{ending}" / "notes").write_text("")
+    result = audit(".", option, f"{'' if place.startswith('/') else '../'}{place}{ending}")
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+
+
+def test_an_output_without_a_name_is_refused(tidy: Path) -> None:
+    result = audit(tidy, "--output", "")
+    assert (result.exit_code, result.output) == (2, "busq: the output has no name: expected a folder\n")
+
+
 @pytest.mark.parametrize("option", [["--once"], ["--seconds", "3"], ["--checkpoint", "state"]])
 def test_what_only_following_knows_is_refused_without_it(tidy: Path, option: list[str]) -> None:
     result = audit(tidy, *option)
