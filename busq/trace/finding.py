@@ -17,7 +17,7 @@ class Finding:
     "mixed-runs", "clock-backwards", "host-missing", "clock-gap", "unknown-event", "resent", "impossible", "dropped",
     "redelivered", "renumbered", "missing-log", "doubled", "unordered", "unsorted", "no-destinations", "ambiguous",
     "unnamed-log", "left-out", "no-messages", "clocks-left-out", "strange-groups", and guesses: "runs-guessed",
-    "other-column", "kinds-guessed", "alike", "order-guessed", "ties", "vague-rows", "derived-messages",
+    "other-column", "kinds-guessed", "alike", "order-guessed", "ties", "vague-rows", "growing", "derived-messages",
     "derived-destinations", "sends-alone", "deliveries-alone"; of spans "never-consumed", "missing-spans", "unlinked",
     "sampled", "calls", "instances", "equal-times", "threads", "wall-clocks", "repeated-spans"; of histories
     "stale-reads", "initial-value".

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 
 from busq._util import arguments
+from busq.trace import places
 from busq.trace.errors import TraceError
+from busq.trace.finding import Finding
 from busq.trace.formats import TABLE
 from busq.trace.locate import find
 from busq.trace.run import Run, Source
@@ -39,7 +42,27 @@ def read(source: Source | str | os.PathLike[str], *, columns: Sequence[str] | No
             names = ", ".join(s.name for s in located.sources[:5]) + (", ..." if len(located.sources) > 5 else "")
             raise TraceError(f"{os.fspath(source)}: expected one run, found {len(located.sources)}: {names}")
         source = located.sources[0]
-    return _readable(TABLE[source.format].read(source, wanted))
+    sizes = _sizes(source)
+    run = _readable(TABLE[source.format].read(source, wanted))
+    changed = [path for path, size in _sizes(source).items() if size != sizes.get(path)]
+    return replace(run, findings=(*run.findings, _growing(changed))) if changed else run
+
+
+def _sizes(source: Source) -> dict[str, int]:
+    """Return the size of each file on this machine that is there."""
+    sizes = {}
+    for path in source.paths:
+        if not places.is_remote(path):
+            with contextlib.suppress(OSError):
+                sizes[path] = places.size_of(path)
+    return sizes
+
+
+def _growing(paths: Sequence[str]) -> Finding:
+    """Report files that were written while they were read: what is missing may come, or stand in another one."""
+    text = f"{printable(paths[0])}: it is being written: what it held at first is judged"
+    absent = ("lost", "phantom")
+    return Finding("growing", text, len(paths), paths[0], is_error=False, may_invent=absent)
 
 
 def _readable(run: Run) -> Run:

@@ -37,13 +37,18 @@ _GZIP = b"\x1f\x8b"
 def content(path: str | os.PathLike[str]) -> tuple[bytes, Finding | None]:
     """Return what stands in a file, unpacked if it is gzip, and a finding if the packed data were cut off.
 
+    Of a file that grows meanwhile, these are the whole lines that it had at first: the writer may be faster.
     Errors: OSError.
     """
     with places.opened(os.fspath(path)) as file:
-        data = bytes(file.read())
-    if not data.startswith(_GZIP):
-        return data, None
-    return _unpacked(data, os.fspath(path))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        data = bytes(file.read(size or -1))  # files that the kernel makes up have no size
+        has_grown = bool(size and file.read(1))
+    if data.startswith(_GZIP):
+        return _unpacked(data, os.fspath(path))
+    whole = data.rfind(b"\n") + 1 if has_grown else 0
+    return data[:whole] if whole else data, None
 
 
 def _unpacked(data: bytes, path: str) -> tuple[bytes, Finding | None]:
