@@ -33,12 +33,13 @@ from busq.trace.numbering import mapped, named, same_type
 from busq.trace.run import Run, Source
 from busq.trace.schema import SCHEMA, Kind
 from busq.trace.tables import BROKEN, UNKNOWN_KIND, count_from
-from busq.trace.time_units import EXCEL, SECOND, how_days, reported, unit_of
+from busq.trace.time_units import EXCEL, SECOND, how_days, of_two_units, perhaps_days, reported, unit_of
 from busq.trace.typed_columns import (
     Counting,
     Counts,
     destinations_of,
     ends_of,
+    in_numbers,
     kinds_of,
     names_of,
     plain_of,
@@ -53,16 +54,17 @@ __all__ = [
     "are_enough",
     "check_columns",
     "column_in",
-    "counted_otherwise",
     "damaged",
     "known_in",
     "parquet_file",
     "read",
+    "remarks_on",
     "sample",
 ]
 
 ENCRYPTED = "an encrypted Parquet file, for which no key is known here: write it anew without encryption"
 
+_LOOK_ROWS = 100  # to see whether a column of text has numbers
 _TIMES = ("time_ns", "commit_ns", "end_ns", "sent", "received")
 _WHOLE = ("position", "stamp")
 _LINE = "\0line"  # no column of a file is called that
@@ -172,8 +174,7 @@ def read(source: Source, columns: Sequence[str] | None = None) -> Run:
 def _rows(source: Source, findings: list[Finding]) -> _Rows:
     fields = Fields(source.options)
     counts = _counts(source, fields)
-    if words := counted_otherwise(counts):
-        findings.append(reported(source.paths[0], words))
+    findings += remarks_on(source.paths[0], counts)
     tables, files, lines = list[pa.Table](), list[Any](), list[Any]()
     shapes = set[bool]()
     read_one = partial(_read_file, fields=fields, source=source, counts=counts)
@@ -259,7 +260,7 @@ def _counts(source: Source, fields: Fields) -> Counts:
             with parquet_file(path) as file:
                 schema = file.schema_arrow
                 there = fields.expressions([*schema.names, *hive_keys(path)])
-                columns = set(_times_in_numbers(there, schema))
+                columns = set(_times_in_numbers(there, file))
                 if not columns:
                     continue
                 run = there["run"].roots(schema.names) if "run" in there else []
@@ -267,32 +268,40 @@ def _counts(source: Source, fields: Fields) -> Counts:
         except BROKEN:
             continue  # reading the run reports it
         for name in columns:
-            column = plain_of(table[name])
+            column = in_numbers(table[name])
             if pa.types.is_integer(column.type):
                 counting.add_whole(name, ends_of(column))
+            if not (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
                 continue
             may_be, are = how_days(column.cast(pa.float64()).drop_null().to_numpy())
             counting.add_fractions(name, may_be=may_be, are=are)
     return counting.counts()
 
 
-def counted_otherwise(counts: Counts) -> str:
-    """Return what numbers of a run count, "" if it is the time since 1970.
+def remarks_on(path: str, counts: Counts) -> list[Finding]:
+    """Return what is remarkable about the numbers of a run that count times.
 
-    >>> counted_otherwise(Counts(1, {}, {"ts"})), counted_otherwise(Counts(1, {"ts": (1, 2)}))
-    ('days of Excel, which counts from the end of 1899', '')
+    >>> [each.text for each in remarks_on("a", Counts(1, {}, {"ts"}))], remarks_on("a", Counts(1, {"ts": (1, 2)}))
+    (['a: times are taken for days of Excel, which counts from the end of 1899, as their sizes show'], [])
     """
     units = (unit_of(greatest, counts.small, least) for least, greatest in counts.ends.values())
-    return EXCEL if counts.days else next((unit.words for unit in units if not unit.is_usual), "")
+    words = EXCEL if counts.days else next((unit.words for unit in units if not unit.is_usual), "")
+    apart = [each for ends in counts.ends.values() for each in of_two_units(path, *ends)]
+    perhaps = [perhaps_days(path)] if counts.perhaps_days else []
+    return [*([reported(path, words)] if words else []), *apart, *perhaps]
 
 
-def _times_in_numbers(there: Mapping[str, Expression], schema: pa.Schema) -> Iterator[str]:
-    """Give the columns of numbers that count times in a unit that they show."""
+def _times_in_numbers(there: Mapping[str, Expression], file: pq.ParquetFile) -> Iterator[str]:
+    """Give the columns of numbers, or of text that begins with one, that count times in a unit that they show."""
+    schema = file.schema_arrow
     for name, expression in there.items():
         for each in expression.choices if expression.kind == "choice" else [expression]:
             if name in _TIMES and each.text in schema.names and not counts_nanoseconds(each.text):
                 kind = schema.field(each.text).type
                 kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+                if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+                    first = next(file.iter_batches(_LOOK_ROWS, columns=[each.text]), None)
+                    kind = in_numbers(first[each.text]).type if first else kind
                 if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
                     yield each.text
 

@@ -28,7 +28,18 @@ from busq.trace.numbering import mapped, named
 from busq.trace.run import Run, Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLine, by_host, stem
-from busq.trace.time_units import DAYS, EXCEL, SECOND, floor_of, how_days, nanoseconds_of_days, reported, unit_of
+from busq.trace.time_units import (
+    DAYS,
+    EXCEL,
+    SECOND,
+    how_days,
+    nanoseconds_of_days,
+    of_two_units,
+    perhaps_days,
+    reported,
+    unit_of,
+)
+from busq.trace.typed_columns import ends_of, whole_times
 from busq.trace.values import Bad, clock_of, is_whole, name_of, names_in, nanoseconds, whole
 
 __all__ = [
@@ -317,8 +328,9 @@ def build(source: Source, parsed: Sequence[Parsed], columns: Sequence[str] | Non
     file, clocks = file[rows_of], [clocks[row] for row in rows_of]
     has_clocks = any(block.clocks for block, _ in blocks)
     findings += unknown_kinds(source, table, file, table["line"].to_numpy(), has_clocks=has_clocks)
-    times, unit = _in_nanoseconds(table["time_ns"].combine_chunks(), table["counts"].combine_chunks())
-    findings += [reported(source.paths[0], unit)] if unit else []
+    counts = table["counts"].combine_chunks()
+    times, remarks = _in_nanoseconds(source.paths[0], table["time_ns"].combine_chunks(), counts)
+    findings += remarks
     table = table.set_column(table.column_names.index("time_ns"), "time_ns", times)
     events = _events(table, file, clocks if has_clocks else None)
     bad: list[Finding] = []
@@ -366,34 +378,37 @@ def _events(table: pa.Table, file: Any, clocks: Sequence[Any] | None) -> Events:
     )
 
 
-def _in_nanoseconds(times: Any, counts: Any) -> tuple[Any, str]:
-    """Return times of a run in nanoseconds, and what they count if it is not the time since 1970: whole numbers count
-    one unit, which their sizes show."""
-    words = ""
+def _in_nanoseconds(path: str, times: Any, counts: Any) -> tuple[Any, list[Finding]]:
+    """Return times of a run in nanoseconds, and what is remarkable about them: whole numbers count one unit, by their
+    sizes."""
+    remarks = []
     for how, small in ((BY_SIZE, 1), (BY_SIZE_OR_SECONDS, SECOND)):
         its = pc.equal(counts, how)
-        sizes = pc.abs(times.filter(its))
-        greatest, least = pc.max(sizes).as_py(), pc.min(sizes.filter(pc.greater(sizes, 0))).as_py() or 0
-        if greatest is None:
+        numbers = times.filter(its)
+        ends = ends_of(numbers)
+        if len(numbers) == numbers.null_count:
             continue
-        if floor_of(greatest, least):  # of other units, or none
-            times = pc.if_else(pc.and_(its, pc.less(pc.abs(times), floor_of(greatest, least))), None, times)
-        unit = unit_of(greatest, small, least)
-        if (greatest - unit.zero) * unit.factor >= 1 << 63:
-            raise TraceError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
-        if unit.factor != 1:
-            since = pc.subtract(pc.if_else(its, times, unit.zero), unit.zero)
-            times = pc.if_else(its, pc.multiply_checked(since, unit.factor), times)
-        words = words if unit.is_usual else unit.words
+        try:
+            times = pc.replace_with_mask(times, its, whole_times(numbers, ends, small))
+        except ValueError as error:
+            raise TraceError(str(error)) from None
+        unit = unit_of(ends[1], small, ends[0])
+        remarks += ([] if unit.is_usual else [reported(path, unit.words)]) + of_two_units(path, *ends)
     its = pc.equal(counts, DAYS_OR_SECONDS)
     if not pc.any(its).as_py():
-        return times, words
+        return times, remarks
     parts = times.filter(its)
     days = parts.to_numpy(zero_copy_only=False) / _PARTS
-    if all(how_days(days)) and len(parts) == len(times) - times.null_count:
-        return pc.replace_with_mask(times, its, pa.array(nanoseconds_of_days(days))), EXCEL
+    may_be, are = how_days(days)
+    if may_be and len(parts) == len(times) - times.null_count:
+        if are:
+            return pc.replace_with_mask(times, its, pa.array(nanoseconds_of_days(days))), [
+                *remarks,
+                reported(path, EXCEL),
+            ]
+        remarks.append(perhaps_days(path))
     nanoseconds_ = np.rint(parts.to_numpy(zero_copy_only=False) / 1000).astype(np.int64)
-    return pc.replace_with_mask(times, its, pa.array(nanoseconds_)), words
+    return pc.replace_with_mask(times, its, pa.array(nanoseconds_)), remarks
 
 
 def sample(parsed: Parsed) -> Sample | None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.name_lists import destinations_in
 from busq.trace.tables import UNKNOWN_KIND
 from busq.trace.text import TOLD
-from busq.trace.time_units import SECOND, UNITS, floor_of, nanoseconds_of_days, unit_of
+from busq.trace.time_units import SECOND, UNITS, floor_of, nanoseconds_of_days, nanoseconds_of_digits, unit_of
 from busq.trace.values import nanoseconds
 
 __all__ = [
@@ -24,24 +24,29 @@ __all__ = [
     "Counts",
     "destinations_of",
     "ends_of",
+    "in_numbers",
     "kinds_of",
     "names_of",
     "plain_of",
     "text_of",
     "times_of",
+    "whole_times",
 ]
 
+_WHOLE, _NUMBER = "^-?[0-9]{1,18}$", r"^-?[0-9]{1,18}(\.[0-9]*)?$"
 DIGITS = 18  # of decimals that are numbers of 64 bits, whatever they are
 
 
 @dataclass(frozen=True)
 class Counts:
     """What numbers count as times: `small` is the unit of whole ones that are too small for times since 1970; `ends`,
-    by column, the least of the run, but for 0, and the greatest; `days` are columns of days of Excel."""
+    by column, the least of the run, but for 0, and the greatest; `days` are columns of days of Excel, `perhaps_days`
+    those of seconds that may be such days."""
 
     small: int
     ends: Mapping[str, tuple[int, int]]
     days: Container[str] = ()
+    perhaps_days: Collection[str] = ()
 
 
 class Counting:
@@ -70,8 +75,9 @@ class Counting:
 
     def counts(self) -> Counts:
         """Return what was found."""
-        days = (called for called, both in self._days.items() if all(both) and called not in self._ends)
-        return Counts(1, self._ends, frozenset(days))
+        may_be = {called: are for called, (may, are) in self._days.items() if may and called not in self._ends}
+        days = frozenset(called for called, are in may_be.items() if are)
+        return Counts(1, self._ends, days, frozenset(may_be) - days)
 
 
 def ends_of(column: Any) -> tuple[int, int]:
@@ -95,6 +101,23 @@ def text_of(column: Any) -> Any:
     """Return a column as text."""
     plain = plain_of(column)
     return plain if pa.types.is_string(plain.type) else pc.cast(plain, pa.string())
+
+
+def in_numbers(column: Any) -> Any:
+    """Return text as numbers, where each is one, or nothing; other columns as `plain_of` does.
+
+    >>> [in_numbers(pa.array(texts)).type for texts in (["7", " ", None], ["7", "8.5"], ["7", "2026-01-05"], [""])]
+    [DataType(int64), DataType(double), DataType(string), DataType(string)]
+    """
+    plain = plain_of(column)
+    if not (pa.types.is_string(plain.type) or pa.types.is_large_string(plain.type)):
+        return plain
+    words = pc.dictionary_encode(pc.utf8_trim_whitespace(plain))
+    its = pc.if_else(pc.equal(words.dictionary, ""), pa.scalar(None, words.dictionary.type), words.dictionary)
+    for pattern, kind in ((_WHOLE, pa.int64()), (_NUMBER, pa.float64())) if its.null_count < len(its) else ():
+        if pc.all(pc.match_substring_regex(its, pattern)).as_py():
+            return its.cast(kind).take(words.indices)
+    return plain
 
 
 def names_of(column: Any) -> Any:
@@ -179,10 +202,25 @@ def kinds_of(column: Any, fields: Fields) -> Any:
     return pa.array(numbers, pa.int8()).take(encoded.indices)
 
 
+def whole_times(numbers: Any, ends: tuple[int, int], small: int) -> Any:
+    """Return whole numbers of 64 bits as times in nanoseconds, by the least of the run, but for 0, and the greatest;
+    ValueError for what is none."""
+    least, greatest = ends
+    unit, floor = unit_of(greatest, small, least), floor_of(greatest, least)
+    if not unit.is_digits and (greatest - unit.zero) * unit.factor >= 1 << 63:
+        raise ValueError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
+    nothing = pa.scalar(None, pa.int64())
+    its = pc.if_else(pc.less(pc.abs(numbers), floor), nothing, numbers) if floor else numbers
+    if unit.is_digits:
+        dates = nanoseconds_of_digits(pc.fill_null(its, greatest).to_numpy(zero_copy_only=False))
+        return pc.if_else(pc.is_valid(its), pa.array(dates), nothing)
+    return pc.multiply_checked(pc.subtract_checked(its, unit.zero), unit.factor)
+
+
 def times_of(column: Any, called: str, counts: Counts) -> Any:
     """Return times in nanoseconds: whole numbers by the greatest of the run, unless their name has the unit; fractions
     are seconds."""
-    plain = plain_of(column)
+    plain = plain_of(column) if counts_nanoseconds(called) else in_numbers(column)
     kind = plain.type
     if pa.types.is_duration(kind):
         return pc.cast(pc.cast(plain, pa.duration("ns")), pa.int64())
@@ -192,13 +230,7 @@ def times_of(column: Any, called: str, counts: Counts) -> Any:
         whole = pc.cast(plain, pa.int64())
         if counts_nanoseconds(called):
             return whole
-        least, greatest = counts.ends.get(called) or ends_of(whole)  # which may be no column
-        if floor := floor_of(greatest, least):
-            whole = pc.if_else(pc.less(pc.abs(whole), floor), pa.scalar(None, pa.int64()), whole)
-        unit = unit_of(greatest, counts.small, least)
-        if (greatest - unit.zero) * unit.factor >= 1 << 63:
-            raise ValueError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
-        return pc.multiply_checked(pc.subtract_checked(whole, unit.zero), unit.factor)
+        return whole_times(whole, counts.ends.get(called) or ends_of(whole), counts.small)  # which may be no column
     if pa.types.is_floating(kind):
         plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain).cast(pa.float64())
         if called in counts.days:

@@ -35,6 +35,7 @@ _ZONE = re.compile(
     r"(?:(?<=Z)|(?<=[+-]\d\d:\d\d))\[[\w/+-]+\]$|(?<=\d) (?:UTC|GMT)$|(?<=[+-]\d{4}) [A-Z]{2,5}$"
     r"|(?<=\d) (?=[+-]\d\d(?::?\d\d)?(?: [A-Z]+)?$)"
 )
+_YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d\d?)\2(\d\d?)(?=\D|$)")  # as loggers of Go write dates
 _FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _NUMBER_MAX = (1 << 63) - 1
 
@@ -105,9 +106,15 @@ def _time(value: Any, small: int = 1) -> int | None:
         raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits")
     if _NUMBER.fullmatch(str(value)):
         size = abs(int(value))
-        unit = unit_of(size, small, least=size)
-        return (int(value) - unit.zero) * unit.factor
-    return round(number * unit_of(int(abs(number)), SECOND).factor)
+        try:
+            time = unit_of(size, small, least=size).nanoseconds(int(value))
+        except ValueError as error:
+            raise Bad(str(error)) from None
+    else:
+        time = round(number * unit_of(int(abs(number)), SECOND).factor)
+    if abs(time) > _NUMBER_MAX:
+        raise Bad(f"time {str(value)[:40]!r}: expected a number of 64 bits, in nanoseconds")
+    return time
 
 
 def _date(text: str) -> int:
@@ -115,7 +122,10 @@ def _date(text: str) -> int:
 
     >>> _date("1970-01-01T00:00:01.000000002Z"), _date("1970-01-01 01:00:01 +0100"), _date("1970-01-01 00:00:01 UTC")
     (1000000002, 1000000000, 1000000000)
+    >>> _date("1970/01/01 00:00:01.5")
+    1500000000
     """
+    text = _YEAR_FIRST.sub(lambda date: f"{date[1]}-{date[3]:0>2}-{date[4]:0>2}", text, count=1)
     plain = _ZONE.sub("", text) if ":" in text else text
     fraction = _FRACTION.search(plain)
     seconds = plain[: fraction.start()] + plain[fraction.end() :] if fraction else plain

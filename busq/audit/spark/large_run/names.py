@@ -32,14 +32,14 @@ from busq.trace.errors import TraceError
 from busq.trace.expressions import Expression, part_of
 from busq.trace.field_names import Fields, counts_nanoseconds
 from busq.trace.finding import Finding
-from busq.trace.foreign import counted_otherwise, parquet_file
+from busq.trace.foreign import parquet_file, remarks_on
 from busq.trace.guesses import NO_DESTINATIONS, ODD_NAME, plain_names
 from busq.trace.numbering import PROCESSES_MAX, indexed
 from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
-from busq.trace.time_units import DAY_MS, DAYS, NEAR, SECOND, SINCE_DAYS, UNITS, floor_of, reported, unit_of
+from busq.trace.time_units import DAY_MS, DAYS, NEAR, SECOND, SINCE_DAYS, UNITS, floor_of, unit_of
 from busq.trace.typed_columns import DIGITS, Counting, Counts
 
 __all__ = ["InMemory", "Mapped", "column_of", "load"]
@@ -103,8 +103,7 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         frames.append(frame)
         are_numbers = are_numbers and has_numbers
     events = reduce(DataFrame.unionByName, frames)
-    words = counted_otherwise(counts)
-    findings = [reported(source.paths[0], words)] if words else []
+    findings = remarks_on(source.paths[0], counts)
     facts = _facts(events, source, are_numbers=are_numbers)
     total = bad_rows.total(facts)
     if total["sends"] and total["nowhere"] == total["sends"]:
@@ -353,6 +352,8 @@ def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container
         return whole
     least, greatest = counts.ends.get(each.text, (0, 0))
     unit, floor = unit_of(greatest, least=least), floor_of(greatest, least)
+    if unit.is_digits:
+        raise InMemory(f"the column of the {name} has dates in digits")
     return (F.when(F.abs(whole) >= floor, whole) - F.lit(unit.zero)) * F.lit(unit.factor)
 
 
