@@ -320,8 +320,9 @@ class _Command:
         return [source for source in sources if not chosen or source.name in chosen], findings
 
     def _format_options(self) -> dict[str, str]:
-        names = ("parser", "delimiter", "send", "deliver")
-        found = {name: self.options[name] for name in names if self.options[name] is not None}
+        from busq.trace.shiviz import OPTIONS
+
+        found = {name: self.options[name] for name in OPTIONS if self.options[name] is not None}
         for field in self.options["fields"]:
             name, equals, column = field.partition("=")
             if not (name and equals and column):

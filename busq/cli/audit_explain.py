@@ -16,7 +16,7 @@ from busq.cli.base import Refusal, print_json, write_text
 from busq.trace.text import printable
 
 if TYPE_CHECKING:
-    from busq.trace import Finding, Source
+    from busq.trace import Finding, Run, Source
     from busq.trace.explained import Explained
 
 __all__ = ["check", "explain"]
@@ -53,11 +53,12 @@ def explain(
     from busq.trace.explained import explained, toml_of
 
     place = _place(paths, options["fields_file"]) if options["pin"] else ""
-    found = [explained(source) for source in sources]
+    found = [explained(source, doubts=_doubts) for source in sources]
     column = next(
         (each.fields.get("run", "run") for each, source in zip(found, sources, strict=True) if source.trace), ""
     )
-    text = toml_of(found, sources[0].options, column)
+    are_alike = all(finding.kind != "left-out" for finding in findings)
+    text = toml_of(found, sources[0].options, column, are_alike=are_alike)
     if options["as_json"]:
         its = [each.as_json() for each in found]
         print_json({"runs": its, "findings": [each.as_json() for each in findings], "busq.toml": text})
@@ -73,6 +74,13 @@ def explain(
     if place:
         write_text(place, text)
     return 2 if all(not each.counts for each in found) else 0
+
+
+def _doubts(run: Run) -> Sequence[Finding]:
+    """Return the findings about a run, also those that take a look at what it delivers."""
+    from busq.audit.native import audit
+
+    return audit(run, checks=("phantom",)).findings
 
 
 def _place(paths: Sequence[str], fields_file: str | None) -> str:

@@ -17,6 +17,9 @@ OrderTaken = "deliver"
 
 [text]                          # regular expressions that read logs of any text: `busq.trace.text_log`
 send = '(?<node>\\S+) sent (?<id>\\d+) to (?<to>\\S+)'
+
+[shiviz]                        # those of logs with clocks: parser, delimiter, send, deliver
+send = 'Sending (?<message>\\S+)'
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from busq.trace import places, text_log
+from busq._util.humanize import listed
+from busq.trace import places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, WAYS, dataset_of
 from busq.trace.errors import TraceError
 
@@ -63,6 +67,10 @@ def options_in(path: str) -> dict[str, str]:
         if not isinstance(entries, dict):
             raise TraceError(f"{path}: {table} is {entries!r}: expected a table, as [{table}]")
         options |= {f"{prefix}{name}": value for name, value in entries.items()}
+    of_clocks = description.pop("shiviz", {})
+    if not isinstance(of_clocks, dict) or not set(of_clocks) <= set(shiviz.OPTIONS):
+        raise TraceError(f"{path}: shiviz is {of_clocks!r}: expected a table of {listed(shiviz.OPTIONS)}")
+    options |= of_clocks
     for name in ("format", RUNS_BY, "shape"):
         if name in description:
             options[name] = description.pop(name)
@@ -71,7 +79,7 @@ def options_in(path: str) -> dict[str, str]:
             raise TraceError(f"{path}: broadcast is {broadcast!r}: expected true or false")
         options["broadcast"] = str(broadcast).lower()
     if description:
-        known = "format, runs-by, shape, broadcast, [fields], [kinds] and [text]"
+        known = "format, runs-by, shape, broadcast, [fields], [kinds], [text] and [shiviz]"
         raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected {known}")
     for name, value in options.items():
         if not isinstance(value, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from busq.trace import shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.field_names import FIELDS, Fields, counts_nanoseconds, is_nan
@@ -64,11 +65,12 @@ class Explained:
         return asdict(self) | {"findings": [each.as_json() for each in self.findings]}
 
 
-def explained(source: Source, *, rows: int = 6) -> Explained:
+def explained(source: Source, *, rows: int = 6, doubts: Callable[[Run], Iterable[Finding]] | None = None) -> Explained:
     """Return what reading a run makes of it, with so many rows; a run that can't be read has a finding "unreadable".
 
+    Parameters: `doubts` gives all findings about a run, with those on columns that may be others, which are not pinned.
     Errors: OSError.
-    Cost: that of reading the run.
+    Cost: that of reading the run, and of `doubts`.
 
     >>> import pathlib, tempfile
     >>> from busq.trace import find
@@ -86,7 +88,7 @@ def explained(source: Source, *, rows: int = 6) -> Explained:
     except TraceError as error:
         found.findings = [*source.findings, Finding("unreadable", str(error), path=source.paths[0])]
         return found
-    found.processes, found.findings = run.processes, run.findings
+    found.processes, found.findings = run.processes, tuple(doubts(run)) if doubts else run.findings
     found.counts = _counts(run)
     found.rows = list(islice(_rows(run, rows), rows))
     return found
@@ -173,9 +175,10 @@ def _counted(called: str, values: Sequence[Any], *, are_messages: bool) -> str:
         numbers = np.array(its, np.float64)
     except (TypeError, ValueError):
         return ""  # dates, as they stand there
-    if all(how_days(numbers)):
+    may_be, are = how_days(numbers)
+    if may_be and are:
         return f"{EXCEL}, as all are whole milliseconds of this century"
-    return "seconds, as fractions do"
+    return f"seconds, as fractions do{', though they may be days of Excel' if may_be else ''}"
 
 
 # ---- rows ----
@@ -220,8 +223,13 @@ def _message(run: Run, row: Mapping[str, Any]) -> str:
 # ---- busq.toml ----
 
 
-def toml_of(found: Sequence[Explained], options: Mapping[str, str], column: str = "") -> str:
-    """Return a file of fields that pins what was found, and options; `column` is the one that makes runs, if one does.
+_DOUBTED = ("process", "message", "destinations", "sender")  # of which one that is named is no longer in doubt
+
+
+def toml_of(found: Sequence[Explained], options: Mapping[str, str], column: str = "", *, are_alike: bool = True) -> str:
+    """Return a file of fields that pins what was found, but for what is in doubt, and options.
+
+    Parameters: `column`, the one that makes runs, if one does; `are_alike`: all files beside it have one form.
 
     >>> found = Explained("log", "csv", ["log.csv"], fields={"process": "node"}, words={"got": ""})
     >>> print(toml_of([found], {}), end="")
@@ -236,29 +244,36 @@ def toml_of(found: Sequence[Explained], options: Mapping[str, str], column: str 
     """
     formats = {each.format for each in found}
     lines = ["# What `busq audit --explain` found."]
-    lines += [f"format = {_text(formats.pop())}"] if len(formats) == 1 else []
+    lines += [f"format = {_text(formats.pop())}"] if are_alike and len(formats) == 1 else []
     runs_by = options.get(RUNS_BY) or column or _runs_by(found)
     lines += [f"runs-by = {_text(runs_by)}"] if runs_by else []
-    lines += ['shape = "messages"'] if any(each.is_rows_of_messages for each in found) else []
+    lines += ['shape = "messages"'] if are_alike and any(each.is_rows_of_messages for each in found) else []
     lines += [f"broadcast = {options['broadcast']}"] if "broadcast" in options else []
     fields = {name: text for each in reversed(found) for name, text in each.fields.items()}
     fields.pop("run", None) if runs_by else None
+    doubted = {finding.kind for each in found for finding in each.findings}
+    unsure = [name for name in _DOUBTED if "other-column" in doubted and f"field.{name}" not in options]
     missing = {name: text for each in found for name, text in each.missing.items() if text and name not in fields}
     if fields:
-        lines += ["", "[fields]", *(f"{name} = {_text(fields[name])}" for name in FIELDS if name in fields)]
+        lines += ["", "[fields]"]
+        lines += [f"{name} = {_text(fields[name])}" for name in FIELDS if name in fields and name not in unsure]
+        lines += [f"# {name} = {_text(fields[name])}   # taken, but in doubt" for name in unsure if name in fields]
         lines += [
             f"# {name} = {_text(text)}   # not found: this column is called most like it"
             for name, text in missing.items()
         ]
     words = {word: kind for each in reversed(found) for word, kind in each.words.items()}
     if words:
-        known = [f"{_key(word)} = {_text(kind)}" for word, kind in words.items() if kind]
+        mark = "# " if "kinds-guessed" in doubted else ""
+        known = [f"{mark * word.isdigit()}{_key(word)} = {_text(kind)}" for word, kind in words.items() if kind]
         open_ = [
             f'# {_text(word)} = "deliver"   # it means nothing so far: a local event'
             for word in words
             if not words[word]
         ]
         lines += ["", "[kinds]", *known, *open_[:10]]
+    of_clocks = {name: options[name] for name in shiviz.OPTIONS if name in options}
+    lines += ["", "[shiviz]", *(f"{name} = {_text(value)}" for name, value in of_clocks.items())] if of_clocks else []
     for table in sorted({name.partition(".")[0] for name in options if name.startswith("text.")}):
         its = {name.partition(".")[2]: value for name, value in options.items() if name.startswith(f"{table}.")}
         lines += ["", f"[{table}]", *(f"{name} = {_text(value)}" for name, value in its.items())]

@@ -26,6 +26,8 @@ ROWS = [
     {"node": "bob", "event": "received", "id": LONG, "to": "", "size": "9"},
 ]
 CSV = "node,event,id,to,size\n" + "".join(",".join(row.values()) + "\n" for row in ROWS)
+FORMS = ("csv", "csv.gz", "ndjson", "nested", "parquet", "messages", "two files", "runs")
+FORMS += ("a logger", "a host", "numbers for kinds", "a file left out")
 needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="busq.toml takes Python 3.11")
 
 
@@ -60,6 +62,22 @@ def write(folder: Path, form: str) -> None:
     elif form == "two files":
         (folder / "a.csv").write_text(CSV)
         (folder / "b.csv").write_text("node,event,id,to,size\ncleo,sent,other,ann,1\n")
+    elif form == "a logger":  # whose name is taken for the only process
+        names = {"_PID": "7", "event": "sent", "message": "m1"}
+        lines = [{**names, "event": event, "message": f"m{at}"} for event in ("sent", "received") for at in range(4)]
+        (folder / "log.ndjson").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    elif form == "a host":
+        lines = [
+            "host,event,id,to",
+            *(f"box,sent,{at},bob" for at in range(4)),
+            *(f"rack,got,{at}," for at in range(4)),
+        ]
+        (folder / "log.csv").write_text("\n".join(lines).replace("got", "received") + "\n")
+    elif form == "numbers for kinds":
+        (folder / "log.csv").write_text("node,kind,id\nann,0,1\nbob,1,1\n")
+    elif form == "a file left out":
+        (folder / "log.csv").write_text("id,from,to,at\n1,ann,bob,10\n2,ann,bob,11\n")
+        (folder / "other.csv").write_text("id,by,at\n1,bob,12\n2,bob,13\n")
     else:
         for day in ("1", "2"):
             (folder / f"{day}.csv").write_text(CSV.replace("size", "run").replace("7", day).replace("8", day))
@@ -88,7 +106,7 @@ def test_a_column_that_is_not_found_gets_the_nearest_name(tmp_path: Path) -> Non
 
 
 @needs_toml
-@pytest.mark.parametrize("form", ["csv", "csv.gz", "ndjson", "nested", "parquet", "messages", "two files", "runs"])
+@pytest.mark.parametrize("form", FORMS)
 def test_with_what_is_pinned_the_audit_is_the_same(tmp_path: Path, form: str) -> None:
     logs = tmp_path / "logs"
     write(logs, form)
@@ -104,6 +122,17 @@ def test_with_what_is_pinned_the_audit_is_the_same(tmp_path: Path, form: str) ->
             run["findings"] = [finding for finding in run["findings"] if finding["kind"] != "runs-guessed"]
     assert after == before
     assert "runs-guessed" not in audit(logs).output
+
+
+@needs_toml
+def test_expressions_for_logs_with_clocks_are_pinned(tmp_path: Path) -> None:
+    lines = ['ann {"ann": 1}', "Sending m1", 'bob {"bob": 1, "ann": 1}', "Got m1", 'bob {"bob": 2, "ann": 1}', "Got m1"]
+    (tmp_path / "chat.log").write_text("\n".join(lines) + "\n")
+    words = ["--send", r"Sending (?<message>\S+)", "--deliver", r"Got (?<message>\S+)"]
+    before = json.loads(audit(tmp_path, "--json", *words).stdout)
+    assert before["verdicts"]["duplicated"]["count"] == 1
+    assert audit(tmp_path, "--explain", "--pin", *words).exit_code == 0
+    assert json.loads(audit(tmp_path, "--json").stdout)["verdicts"] == before["verdicts"]
 
 
 @needs_toml
