@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 import pytest
 from conftest import PATIENCE_S, TESTS
 from servers import cluster, connect_server, environment, variables
@@ -42,6 +43,16 @@ def faults(done: subprocess.CompletedProcess[str]) -> dict[str, tuple[str, str]]
     found = json.loads(done.stdout)
     assert found["ok"] == (done.returncode == 0)
     return {point["name"]: (point["text"], point["advice"]) for point in found["points"] if not point["ok"]}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """One message of two processes, as the programs of a course write it."""
+    folder = tmp_path / "traces"
+    folder.mkdir()
+    (folder / "1.output").write_text("b 1\nd 1 1\n")
+    (folder / "2.output").write_text("d 1 1\n")
+    return folder
 
 
 # ---- no server ----
@@ -82,6 +93,43 @@ def test_a_secret_in_an_address_is_not_printed() -> None:
     assert "secret" not in done.stderr + done.stdout
 
 
+def spark_of(version: str, folder: Path) -> str:
+    """A folder that looks like a Spark of some version."""
+    for name in ("bin/spark-submit", f"jars/spark-core_2.13-{version}.jar"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    return str(folder)
+
+
+@pytest.mark.parametrize("command", ["spark", "audit"])
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        ("SPARK_HOME", "/nowhere", "SPARK_HOME is /nowhere, and there is no bin/spark-submit: unset it"),
+        ("SPARK_HOME", "3.5.1", f"which is Spark 3.5.1, and pyspark is {pyspark.__version__}: unset it"),
+        ("PYSPARK_SUBMIT_ARGS", "--master local[1]", "PYSPARK_SUBMIT_ARGS ends with local[1]: expected pyspark-shell"),
+    ],
+)
+def test_an_environment_in_which_spark_can_not_start_is_named(
+    tmp_path: Path, trace: Path, command: str, variable: str, value: str, told: str
+) -> None:
+    value = spark_of(value, tmp_path / "spark") if value[0].isdigit() else value
+    if command == "spark":
+        text, _ = faults(run("spark", "check", "--json", "--master", "local[1]", **{variable: value}))["master"]
+        assert told in text
+        return
+    done = run("audit", str(trace), "--engine", "spark", "--master", "local[1]", **{variable: value})
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert told in done.stderr
+
+
+def test_a_java_that_is_passed_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    monkeypatch.setenv("SPARK_HOME", "/nowhere")  # so that no Spark is started
+    here, _ = check("local[1]")
+    assert "JAVA_HOME is /nowhere, which is no Java 17 or newer: passed over" in here.text
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -101,16 +149,6 @@ def test_errors_about_the_python_of_executors_are_put_in_words(text: str, told: 
 
 
 # ---- servers ----
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    """One message of two processes, as the programs of a course write it."""
-    folder = tmp_path / "traces"
-    folder.mkdir()
-    (folder / "1.output").write_text("b 1\nd 1 1\n")
-    (folder / "2.output").write_text("d 1 1\n")
-    return folder
 
 
 @pytest.mark.long

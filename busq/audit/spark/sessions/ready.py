@@ -23,6 +23,7 @@ from busq.audit.many import memory_bytes
 from busq.audit.spark.sessions import workers
 from busq.audit.spark.sessions.available import SparkFailed, Unavailable
 from busq.audit.spark.sessions.driver import is_connect, limited, parallelism
+from busq.audit.spark.sessions.java import OLDEST, find_java
 from busq.audit.spark.sessions.remote import remote_of, without_token
 from busq.audit.spark.sessions.session import check_master, is_local, session
 from busq.audit.spark.sessions.workers import Worker
@@ -71,7 +72,8 @@ def check(
     """
     if master and not remote_of(master):
         check_master(master)
-    yield Point("here", True, f"Python {platform.python_version()}, busq {busq.__version__}, {_versions()}")
+    java = "" if remote_of(master) else _java()
+    yield Point("here", True, f"Python {platform.python_version()}, busq {busq.__version__}, {_versions()}{java}")
     if fault := _unreached(master):
         yield fault
         return
@@ -83,6 +85,18 @@ def check(
             return
         yield Point("master", True, _place(spark, master))
         yield from _executors(spark, [os.path.abspath(path) for path in paths], timeout_s)
+
+
+def _java() -> str:
+    """Return which Java Spark is given, and whether that is not the one of JAVA_HOME; "" if there is none."""
+    try:
+        java = find_java()
+    except Unavailable:
+        return ""  # the next point reports it
+    asked = os.environ.get("JAVA_HOME")
+    passed_over = asked and os.path.realpath(asked) != os.path.realpath(java.home)
+    older = f"; JAVA_HOME is {asked}, which is no Java {OLDEST} or newer: passed over" if passed_over else ""
+    return f", Java {java.version} in {java.home}{older}"
 
 
 def _versions() -> str:
@@ -139,6 +153,8 @@ def _executors(spark: SparkSession, paths: list[str], timeout_s: float) -> Itera
 
 
 def _no_answer(spark: SparkSession, error: Exception, waited_s: float | None) -> Point:
+    if waited_s is not None and workers.are_ours(spark):
+        return Point("executors", False, f"no task was done within {waited_s:g} s", "is this machine busy? --timeout")
     if waited_s is not None:
         asked = spark.conf.get("spark.executor.memory", "1g")
         return Point(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from busq.audit.spark.sessions.available import SparkFailed
+from busq.audit.spark.sessions.available import SparkFailed, Unavailable
 from busq.audit.spark.sessions.driver import NEEDED, OURS, Progress, active, watched
 from busq.audit.spark.sessions.ending import kill, killed_by_ctrl_c
 from busq.audit.spark.sessions.java import find_java
@@ -58,6 +58,7 @@ _SESSION = {  # what a session may choose for itself, however Spark was started
 }
 _CONNECT = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_API_MODE", _CONNECT_MODE := "SPARK_CONNECT_MODE_ENABLED")
 _LOOPBACK = "127.0.0.1"
+_CORE = re.compile(r"^spark-core_[\d.]+-(\d[\d.]*\d)")
 # ---- what is asked for ----
 
 
@@ -114,6 +115,24 @@ def check_master(master: str) -> str:
     return master
 
 
+def check_variables() -> None:
+    """Unavailable where the environment names no Spark, one of another version than pyspark, or wrong arguments for it:
+    the log of Spark does not say which variable is to blame."""
+    import pyspark
+
+    if home := os.environ.get("SPARK_HOME"):
+        if not os.path.isfile(os.path.join(home, "bin", "spark-submit")):
+            raise Unavailable(f"SPARK_HOME is {home}, and there is no bin/spark-submit: unset it, pyspark has a Spark")
+        cores = [match[1] for jar in Path(home, "jars").glob("spark-core_*.jar") if (match := _CORE.search(jar.name))]
+        if cores and pyspark.__version__.split(".")[:2] not in [version.split(".")[:2] for version in cores]:
+            raise Unavailable(
+                f"SPARK_HOME is {home}, which is Spark {cores[0]}, and pyspark is {pyspark.__version__}: unset it, or "
+                f"install pyspark=={cores[0]}"
+            )
+    if (words := os.environ.get("PYSPARK_SUBMIT_ARGS", "").split()) and words[-1] != "pyspark-shell":
+        raise Unavailable(f"PYSPARK_SUBMIT_ARGS ends with {words[-1]}: expected pyspark-shell there")
+
+
 # ---- a session ----
 
 
@@ -158,6 +177,7 @@ def session(
     chosen = check_master(master or "local[*]")
     heap = (memory or default_memory()).lower()
     bytes_of(heap)
+    check_variables()
     java = find_java()
     place = new_place(local_dir)
     try:
