@@ -106,8 +106,9 @@ def connect_server(
 class Cluster:
     """A standalone master and workers with a core each."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, memory: str, options: str) -> None:
         self.folder = folder
+        self.memory, self.options = memory, options
         self.workers: list[Server] = []
         self.master = self._start(
             "master", r"Starting Spark master at (spark://\S+)", "Master", "--port", "0", "--webui-port", "0"
@@ -122,10 +123,11 @@ class Cluster:
         folder.mkdir()
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{what.lower()}.{what}"]
         command += ["--host", "127.0.0.1", *words]
-        return Server(command, folder / f"{name}.log", told, {"PYTHONPATH": "", "SPARK_DAEMON_MEMORY": "256m"})
+        variables = {"PYTHONPATH": "", "SPARK_DAEMON_MEMORY": "256m", "JDK_JAVA_OPTIONS": self.options}
+        return Server(command, folder / f"{name}.log", told, variables)
 
     def add_worker(self) -> Server:
-        words = ("--cores", "1", "--memory", "1g", "--port", "0", "--webui-port", "0", self.url)
+        words = ("--cores", "1", "--memory", self.memory, "--port", "0", "--webui-port", "0", self.url)
         name = f"worker{len(self.workers)}"
         self.workers.append(self._start(name, r"Successfully registered with master (\S+)", "Worker", *words))
         return self.workers[-1]
@@ -136,9 +138,9 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
-    """A standalone cluster."""
-    found = Cluster(folder)
+def cluster(folder: Path, workers: int = 2, *, memory: str = "1g", options: str = SMALL) -> Iterator[Cluster]:
+    """A standalone cluster; `memory` is that of a worker, `options` are those of every Java."""
+    found = Cluster(folder, memory, options)
     try:
         for _ in range(workers):
             found.add_worker()

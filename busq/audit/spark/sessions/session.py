@@ -117,7 +117,7 @@ def check_master(master: str) -> str:
 
 def check_variables() -> None:
     """Unavailable where the environment names no Spark, one of another version than pyspark, or wrong arguments for it:
-    the log of Spark does not say which variable is to blame."""
+    the log of Spark names no variable then."""
     import pyspark
 
     if home := os.environ.get("SPARK_HOME"):
