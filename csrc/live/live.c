@@ -14,6 +14,8 @@
 
 #define LINGER_NS UINT64_C(1000000000)
 #define PATIENCE_NS UINT64_C(20000000) /* fifo:on_gap=skip */
+/* Where packets are held back on purpose all come, but on a busy machine a sender may stand still behind a gap for long. */
+#define PATIENCE_OF_SHUFFLED_NS UINT64_C(60000000000)
 #define SLICE_NS 50000000
 #define MOMENT_NS 1000000
 #define HELD_MAX (UINT32_C(1) << 24)
@@ -117,7 +119,7 @@ static int live_init_state(busq_live *live)
       .waiting_max = live->waiting_max,
       .held_max = held_max < HELD_MAX ? (uint32_t)held_max : HELD_MAX,
       .options = live->options,
-      .patience_ns = PATIENCE_NS,
+      .patience_ns = live->shuffle_ns ? PATIENCE_OF_SHUFFLED_NS : PATIENCE_NS,
   };
   live->state = calloc(1, busq_order_state_size(live->order, &group));
   if (!live->state)
@@ -158,14 +160,13 @@ int busq_live_join(busq_bus *bus, const char *name, size_t name_bytes, const bus
     live->port->tracer.is_silent = true;
     result = live_find_self(live, name, name_bytes);
   }
-  if (!result)
-    result = live_init_state(live);
   if (!result) {
     live->shuffle_ns = options ? options->shuffle_ns : 0;
     live->shuffle_state = options ? busq_hash_mix(options->shuffle_seed) + live->self : 0;
-    if (busq_progress_start(live))
-      result = busq_error(BUSQ_NO_SPACE, "can't start a progress thread");
+    result = live_init_state(live);
   }
+  if (!result && busq_progress_start(live))
+    result = busq_error(BUSQ_NO_SPACE, "can't start a progress thread");
   if (result)
     live_free(live);
   else

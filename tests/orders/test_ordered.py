@@ -156,6 +156,37 @@ def test_three_processes_see_what_the_order_claims(
         assert account.stats["malformed"] == account.stats["dropped"] == 0
 
 
+def test_a_sender_that_stands_still_behind_a_gap_loses_nothing_where_packets_are_shuffled(
+    make_bus: Bus, fork: Fork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BUSQ_SHUFFLE", "3:2")
+    bus = make_bus(order="fifo:on_gap=skip", peers=2)
+    numbers = range(400)
+    with bus.join("b") as b:
+        sender = fork(send_and_linger, bus.name, numbers)
+        received = [number_of(b.recv(timeout=PATIENCE_S))]
+        for at in numbers[1:]:
+            if at % 40 == 0:
+                os.kill(sender.pid, signal.SIGSTOP)
+                time.sleep(0.1)  # five times the patience of that order
+                os.kill(sender.pid, signal.SIGCONT)
+            received.append(number_of(b.recv(timeout=30)))
+        b.send("a", b"end", timeout=PATIENCE_S)
+        sender.result()
+    assert received == list(numbers)
+
+
+def send_and_linger(bus_name: str, numbers: range) -> None:
+    with busq.Bus.open(bus_name) as bus, bus.join("a") as a:
+        for number in numbers:
+            a.send("b", number.to_bytes(4, "little"), timeout=PATIENCE_S)
+        assert a.recv(timeout=PATIENCE_S).data == b"end"
+
+
+def number_of(message: Any) -> int:
+    return int.from_bytes(message.data, "little")
+
+
 def test_a_reordering_network_shows_that_none_promises_nothing(
     make_bus: Bus, fork: Fork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
