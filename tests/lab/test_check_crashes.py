@@ -38,7 +38,7 @@ MORTAL = ("silent-packets", "forgetting")
 EVERY = [*(name for name in ORDERS), *GO_ON]
 
 
-def searched(order: str, processes: int = 3, messages: int = 1, **options: object) -> Result:
+def searched(order: str, processes: int = 3, messages: int | tuple[int, ...] = 1, **options: object) -> Result:
     options = {"crashes": 1, "broadcast": not parse(order)[0].point_to_point, "threads": 1, **options}
     return run(order, processes, messages, memory=512 << 20, **options)  # type: ignore[arg-type]
 
@@ -343,3 +343,48 @@ ENDS = {"sequencer": 933_775, "token": 3_025_695, "causal-vector": 3_601_380, "p
 def test_with_one_death_every_execution_of_two_messages_each_holds(order: str) -> None:
     found = searched(f"{order}:on_crash=go-on", messages=2)
     assert (found.holds, found.complete, found.unique_states) == (True, True, ENDS[order])
+
+
+def states_in_all() -> dict[str, tuple[int, int]]:
+    """The documentation's table of 2 messages in all, by order with its option: of one sender, and of two."""
+    text = (ROOT / "docs/explanation/orders-when-processes-die.md").read_text(encoding="utf-8")
+    number = r"([\d,]+|-)"
+    rows = re.findall(rf"^\| (\S+) \| {number} \| {number} \| {number} \| {number} \|$", text, flags=re.MULTILINE)
+    found = {}
+    for name, *cells in rows:
+        for order, pair in ((name, cells[:2]), (f"{name}:on_crash=go-on", cells[2:])):
+            if pair != ["-", "-"]:
+                one, two = (int(cell.replace(",", "")) for cell in pair)
+                found[order] = one, two
+    return found
+
+
+ONE_SENDER = ((2, 0, 0), (0, 2, 0), (0, 0, 2))
+TWO_SENDERS = ((1, 1, 0), (1, 0, 1), (0, 1, 1))
+
+
+def test_the_table_of_two_messages_in_all_has_every_order() -> None:
+    assert set(states_in_all()) == {*table(), "wbam:on_crash=go-on"}
+
+
+@pytest.mark.parametrize("order", slow_marked(sorted(states_in_all())))
+def test_with_one_death_every_execution_of_two_messages_in_all_holds(order: str) -> None:
+    states = []
+    for some in (ONE_SENDER, TWO_SENDERS):
+        found = [
+            searched(order, messages=each, broadcast=False, to_self=not parse(order)[0].point_to_point) for each in some
+        ]
+        assert all(one.holds and one.complete for one in found)
+        states.append(sum(one.unique_states for one in found))
+    assert tuple(states) == states_in_all()[order]
+
+
+# The same with 2 messages of alice, and 1 of bob and carol each, to both others.
+MORE_ENDS = {"skeen": 4_529_887, "abcast": 1_350_222, "lamport": 2_037_506, "wbam": 2_115_010}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("order", MORE_ENDS)
+def test_with_one_death_every_execution_of_four_messages_holds(order: str) -> None:
+    found = searched(f"{order}:on_crash=go-on", messages=(2, 1, 1))
+    assert (found.holds, found.complete, found.unique_states) == (True, True, MORE_ENDS[order])
