@@ -26,7 +26,7 @@ from busq.cli.base import (
     wrote,
 )
 from busq.cli.record import check_record
-from busq.cli.sim_options import CRASHES, NETWORK, WORKERS, packets_max, read_orders, simulating, whole
+from busq.cli.sim_options import CRASHES, NETWORK, PARTITIONS, WORKERS, packets_max, read_orders, simulating, whole
 
 if TYPE_CHECKING:
     from busq.lab.execution import Execution
@@ -77,10 +77,12 @@ def _config(options: dict[str, Any], order: str, **more: bool) -> Config:
         "busq sim run --order none --jitter 5 --trace mails.csv",
         "busq sim run --order none,fifo --jitter 5 --traces traces",
         "busq sim run --order skeen:on_crash=go-on --fan-out 3 --crashes 2",
+        "busq sim run --order all --partition 10-50:0,1 --partition 60-80:2",
     )
 )
 @click.option("--order", "names", callback=read_orders, required=True, metavar="NAMES", help="One, several, or all.")
 @NETWORK
+@PARTITIONS
 @CRASHES
 @click.option("--no-judge", is_flag=True, help="Measure only; ask no observer.")
 @click.option(
@@ -104,14 +106,16 @@ def run(names: list[str], no_judge: bool, workers: int | None, as_json: bool, **
     from busq.lab.sweep.pool import Stopped
 
     record, traces = options.pop("record"), options.pop("traces")
-    crashes, notice_s = options.pop("crashes"), options.pop("notice") / 1e3
+    more = {"crashes": options.pop("crashes"), "notice_s": options.pop("notice") / 1e3}
+    partitions = options.pop("partitions")
     if record is not None and len(names) != 1:
         raise Refusal(f"--record takes one order, not {len(names)}")
     check_record(traces, "busq sim run --traces")
     wants_events = record is not None or traces is not None
     config = _config(options, names[0], judge=not no_judge, record=wants_events)
     with plain_errors():
-        configs = [dataclasses.replace(config, order=name, crashes=crashes, notice_s=notice_s) for name in names]
+        faults = dataclasses.replace(config.faults, partitions=partitions)
+        configs = [dataclasses.replace(config, order=name, faults=faults, **more) for name in names]
     try:
         with simulating("sim") as progress:
             results = dict(enumerate(run_all(configs, jobs=workers, progress=progress)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -191,6 +192,35 @@ def _read_crashes(ctx: click.Context, param: click.Parameter, value: str) -> Any
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
 
+
+_CUT_OFF = re.compile(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?):(\d+(?:,\d+)*)")
+
+
+def _read_partitions(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> Any:
+    """Return the partitions, with times in milliseconds: 10-50:0,1."""
+    from busq.lab.network import Partition
+
+    partitions = []
+    for value in values:
+        found = _CUT_OFF.fullmatch(value)
+        if found is None:
+            raise click.BadParameter(f"{value!r}: expected times in ms and processes, as in 10-50:0,1", ctx, param)
+        side = [int(one) for one in found[3].split(",")]
+        try:
+            partitions.append(Partition(begin_s=float(f"{found[1]}e-3"), end_s=float(f"{found[2]}e-3"), side=side))
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from None
+    return tuple(partitions)
+
+
+PARTITIONS = click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    callback=_read_partitions,
+    metavar="FROM-TO:WHO",
+    help="Between these times, in ms, these processes are cut off from the others: 10-50:0,1.  May be repeated.",
+)
 
 CRASHES = together(
     option(

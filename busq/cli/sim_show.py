@@ -56,6 +56,9 @@ def _special(config: Config) -> str:
         said.append(f"downlinks {config.downlink_bytes_per_s / 1e3:,g} kB/s; ")
     if config.dependent_share:
         said.append(f"{config.dependent_share:.0%} of the messages wait for those of earlier rounds; ")
+    for one in config.faults.partitions:
+        side = ", ".join(map(str, one.side))
+        said.append(f"cut off from {one.begin_s * 1e3:g} to {one.end_s * 1e3:g} ms: {side}; ")
     if config.deaths:
         said.append(f"crashes {listed(config.deaths)}; ")
     return "".join(said)

@@ -443,3 +443,28 @@ def test_sensitivity_that_is_stopped_prints_whole_rows(monkeypatch: pytest.Monke
     assert result.exit_code == 130
     assert "INCOMPLETE: stopped after 100 of" in result.stderr
     assert "as given" in result.stdout
+
+
+def test_a_network_that_is_cut_holds_up_what_crosses() -> None:
+    bound = ["run", "--order", "mfss", "--processes", 4, "--messages", 10, "--interval", 1]
+    cut = ["--partition", "2-900:0,1", "--partition", "0.5-1:3"]
+    whole, late = (as_json(*bound, *more)["points"][0] for more in ([], cut))
+    assert late["ok"]
+    assert whole["communication_s"] < 0.9 < late["communication_s"]
+    printed = " ".join(run(*bound, *cut).stdout.split())
+    assert "cut off from 2 to 900 ms: 0, 1; cut off from 0.5 to 1 ms: 3; " in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("10-50", "expected times in ms and processes, as in 10-50:0,1"),
+        ("50-10:0", "expected an end after its beginning"),
+        ("10-50:7", "a process of a partition is 7"),
+        ("10-50:", "expected times"),
+    ],
+)
+def test_a_cut_that_cannot_be_is_refused(text: str, complaint: str) -> None:
+    result = run("run", "--order", "none", "--processes", 4, "--partition", text)
+    assert result.exit_code == 2
+    assert complaint in " ".join(result.output.split())
