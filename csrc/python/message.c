@@ -173,7 +173,9 @@ static void message_dealloc(Message *self)
 /* A message of another order gives its place back with the view that it holds. */
 static PyObject *message_read_view(Message *self)
 {
-  PyObject *data = PyBytes_FromObject(self->view); /* ValueError once the view was released, and the message with it */
+  PyObject *data = PyBytes_FromObject(self->view);
+  if (!data && PyErr_ExceptionMatches(PyExc_ValueError))
+    PyErr_SetString(PyExc_ValueError, "the view of this message was released, and its memory with it: read `data` before that");
   if (data && self->more && self->more->multicast) {
     BUSQ_PUBLISH(self->data, new_ref(data));
     Py_CLEAR(self->view);

@@ -79,13 +79,16 @@ def test_a_view_keeps_its_place_in_the_queue_until_released(make_bus: Callable[.
     alice = bus.join("alice")
     alice.send("alice", pattern(LARGE))
     alice.send("alice", b"second")
-    view = alice.recv().view()
+    message = alice.recv()
+    view = message.view()
     assert alice.recv().data == b"second"
     with pytest.raises(busq.Full):
         alice.send("alice", b"third", timeout=0)
     assert depth(bus, "alice") == 2
     view.release()
     assert depth(bus, "alice") == 0
+    with pytest.raises(ValueError, match="was released, and its memory with it: read `data` before"):
+        _ = message.data
     alice.send("alice", b"third", timeout=0)
 
 
