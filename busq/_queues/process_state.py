@@ -287,6 +287,9 @@ class Local:
         except errors.PeerDead:  # another reader has made it anew
             self.target = 0
             self.home.raw.end_queue(self.find(), drops)
+        if drops:  # the memory comes back with a look at the queue, and no process may ever get again
+            with contextlib.suppress(errors.BusqError, OSError):
+                self.open_reader().recv(0)
 
     def is_short(self) -> bool:
         """Return whether the queue can't hold one more, for there is no memory for more places."""

@@ -67,6 +67,16 @@ def test_an_immediate_end_drops_what_was_put(kind: Any) -> None:
         queue.put(3)
 
 
+def test_an_immediate_end_gives_memory_back_though_no_process_gets(make_bus: Callable[..., busq.Bus]) -> None:
+    bus = make_bus(capacity=128, arena=4 << 20)
+    queue: busq.Queue[bytes] = busq.Queue(bus=bus)
+    for _ in range(10):
+        queue.put(bytes(100_000))
+    queue.shutdown(immediate=True)
+    bus.collect()
+    assert bus.stats()["arena_used_bytes"] == 0
+
+
 def test_an_end_becomes_an_immediate_one_and_stays_that() -> None:
     queue: busq.Queue[int] = busq.Queue()
     queue.put(1)
