@@ -245,7 +245,8 @@ class _Base(Awaited[_T], Ending):
 
     def _open_reader(self) -> Callable[..., Message]:
         self._will_get()
-        self._recv = recv = self._local.open_reader().recv
+        recv = self._local.open_reader().recv
+        self._recv = recv = recv if self._users is None else self._users.receiver(recv)
         return recv
 
     def _get(self, timeout: float | None) -> Any:

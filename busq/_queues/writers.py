@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
 import select
 import struct
@@ -27,14 +28,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from busq import errors
+from busq._port.deadline import Deadline
+from busq._queues.exception_origin import is_by_handler
+from busq._queues.overflow import is_at_shutdown
 
 if TYPE_CHECKING:
     from busq._queues.process_state import Home
+    from busq.peer import Message
 
 __all__ = ["Users"]
 
 _FIRST_BYTE = 1 << 61  # behind all that the core locks
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.001, 0.2
+_LOOK_S = 0.02
 
 
 class _Lock:
@@ -54,6 +60,14 @@ class _Lock:
         """Have it for as long as this object lives; False where the queue is just ending."""
         try:
             self._call(fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def try_write(self) -> bool:
+        """Have it, alone; False where a process has it for reading."""
+        try:
+            self._call(fcntl.F_OFD_SETLK, fcntl.F_WRLCK)
         except (BlockingIOError, PermissionError):
             return False
         return True
@@ -82,6 +96,7 @@ class Users:
         self._mine: _Lock | None = None
         self._for_pickles: set[_Lock] = set()
         self._waiting: _Lock | None = None
+        self._looks = False  # for the end, where no thread can wait for it
         self.may_put()
 
     def may_put(self) -> None:
@@ -96,15 +111,37 @@ class Users:
         self._mine = None
         if self._waiting is None:
             lock = _Lock(self._path, self._byte)
-            self._begin(_await_end, lock, self._end)
+            self._looks = not self._begin(_await_end, lock, self._end)
             self._waiting = lock  # behind it: where a signal handler raises in between, two threads wait
+
+    def receiver(self, recv: Callable[..., Message]) -> Callable[..., Message]:
+        """Return what receives, and finds the end."""
+        return functools.partial(self._receive, recv) if self._looks else recv
+
+    def _receive(self, recv: Callable[..., Message], timeout: float | None, **options: Any) -> Message:
+        """Receive, and look for the end now and then, since no thread waits for it."""
+        deadline = Deadline(timeout)
+        while True:
+            left_s = deadline.left_s()
+            try:
+                return recv(_LOOK_S if left_s is None else min(left_s, _LOOK_S), **options)
+            except errors.Empty as error:
+                if is_by_handler(error) or not (self._shuts_down() or left_s != 0):
+                    raise
+
+    def _shuts_down(self) -> bool:
+        """Shut the queue down if no process is left that may put."""
+        is_over = self._waiting is not None and self._waiting.try_write()
+        if is_over:
+            _end(self._end)
+        return is_over
 
     def hands_on(self) -> None:
         """Count as one until what was pickled is opened in another process."""
         if not self._for_pickles:
             lock = _Lock(self._path, self._byte)
-            if lock.try_read():
-                self._begin(_await_opened, lock, self._for_pickles, self._handed)
+            if lock.try_read() and not self._begin(_await_opened, lock, self._for_pickles, self._handed):
+                self._for_pickles.add(lock)
 
     def close(self) -> None:
         """Count as one no more."""
@@ -118,16 +155,27 @@ class Users:
         self._for_pickles, self._waiting = set(), None
 
     @staticmethod
-    def _begin(target: Any, *arguments: Any) -> None:
-        threading.Thread(target=target, args=arguments, name=target.__name__, daemon=True).start()
+    def _begin(target: Any, *arguments: Any) -> bool:
+        """Begin a thread; False where the interpreter shuts down, and none can be begun any more."""
+        try:
+            threading.Thread(target=target, args=arguments, name=target.__name__, daemon=True).start()
+        except RuntimeError as error:
+            if not is_at_shutdown(error):
+                raise
+            return False
+        return True
 
 
-def _await_end(lock: _Lock, end: weakref.WeakMethod[Callable[[], None]]) -> None:
-    lock.await_write()
+def _end(end: weakref.WeakMethod[Callable[[], None]]) -> None:
     shut_down = end()
     if shut_down is not None:
         with contextlib.suppress(errors.BusqError, OSError, ValueError):  # it was closed here, or its bus is gone
             shut_down()
+
+
+def _await_end(lock: _Lock, end: weakref.WeakMethod[Callable[[], None]]) -> None:
+    lock.await_write()
+    _end(end)
     lock.close()
 
 

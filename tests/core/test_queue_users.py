@@ -222,3 +222,19 @@ def test_an_idle_getter_uses_no_processor_time(fork: Fork) -> None:
     may_end.set()
     assert get_all(queue) == []
     child.wait()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_get_at_shutdown_finds_the_end_itself(kind: Any, fork: Fork, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on, no thread can be begun in an atexit callback."""
+
+    def start(_: object) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    queue = kind(ends=True)
+    child = fork(lambda: put_numbers(queue, "ends", 3))
+    assert get_all(queue) == [0, 1, 2]
+    child.wait()
+    with pytest.raises(busq.ShutDown):
+        kind(ends=True)._get(0)
