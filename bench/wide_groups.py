@@ -33,7 +33,7 @@ from rich.table import Table
 
 import busq
 from busq.bridge import domain as domains
-from busq.bridge.engine import Server
+from busq.bridge.nats_stream import Server
 
 from . import machine
 from .nats_servers import NatsServer, server_program, servers

@@ -18,7 +18,7 @@ Mechanism.  The rules, each with what happens without it:
   a place is compared before the first word              one of another history ends all bridges of this one
   messages leave room for words                          a full stream takes no word that empties it: full for ever
 
-The machine itself is `Bridge`, without a network: the engine it is given has eight methods (engine.py).
+The machine itself is `Bridge`, without a network: the engine it is given has eight methods (nats_stream.py).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from busq._port.wide_protocol import ENTER, Tail
 from busq._port.wide_views import Marker, Member
 from busq.bridge import batches
 from busq.bridge.batches import Batch, Item
-from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced, Gap, OtherHistory
 from busq.bridge.local import WHOLE, Local
+from busq.bridge.nats_stream import Again, Moved, Stored, StreamFull
 from busq.bridge.notes import note
 from busq.bridge.reserve import Reserve
 from busq.bridge.views import Views, marker_of, out_of

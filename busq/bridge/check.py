@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from busq._port.wide_protocol import BATCH_BYTES_MAX
 from busq.bridge.domain import config_of, differences, is_quiet, storage_of
-from busq.bridge.engine import Again, Facts, JetStream, Moved, Server, StreamFull
 from busq.bridge.errors import Ended
+from busq.bridge.nats_stream import Again, Facts, JetStream, Moved, Server, StreamFull
 from busq.bridge.reserve import PART
 
 _VERSION_MIN = (2, 9)

@@ -13,9 +13,9 @@ from typing import Any
 import busq
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
-from busq.bridge.engine import Again, JetStream, Moved, Server, StreamFull, stream_of, subject_of
 from busq.bridge.errors import Ended
 from busq.bridge.local import Local
+from busq.bridge.nats_stream import Again, JetStream, Moved, Server, StreamFull, stream_of, subject_of
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 QUIET_S = 5.0  # a leader hears of the others each second, and believes that it leads for 17 s without them

@@ -18,7 +18,7 @@ import contextlib
 import time
 from typing import Any
 
-from busq.bridge.engine import Again
+from busq.bridge.nats_stream import Again
 
 PART = 16  # of a stream: so much is the reserve
 _BEFORE_NEXT_LOOK = 16  # the part of the room that goes before the next look

@@ -85,7 +85,7 @@ def init(
 ) -> None:
     """Make the stream of DOMAIN, if it is not there; refuse one that is another."""
     from busq.bridge import domain as domains
-    from busq.bridge.engine import Server
+    from busq.bridge.nats_stream import Server
 
     server = Server(urls, creds, tls_ca)
     work = domains.make(server, _checked("domain", domain), replicas=replicas, storage=storage, bytes_max=max_bytes)
@@ -121,7 +121,7 @@ def run(
     """
     from busq.bridge import domain as domains
     from busq.bridge.bridge import Settings
-    from busq.bridge.engine import Server
+    from busq.bridge.nats_stream import Server
 
     server = Server(urls, creds, tls_ca)
     settings = Settings(_checked("machine", machine), lease, replace)
@@ -142,7 +142,7 @@ def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca:
     what it shows may be old, and it can store nothing.  That it was cut off more lately can't be known.
     """
     from busq.bridge import domain as domains
-    from busq.bridge.engine import Server
+    from busq.bridge.nats_stream import Server
 
     found = _call(domains.look(Server(urls, creds, tls_ca), _checked("domain", domain)))
     if found["may_be_old"]:
@@ -174,7 +174,7 @@ def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca:
 def drop(domain: str, machine: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None) -> None:
     """Put MACHINE out of DOMAIN: the stream is not kept for it any more."""
     from busq.bridge import domain as domains
-    from busq.bridge.engine import Server
+    from busq.bridge.nats_stream import Server
 
     _call(domains.drop(Server(urls, creds, tls_ca), _checked("domain", domain), machine))
     click.echo(f"machine {machine} is out of domain {domain}", err=True)
@@ -195,7 +195,7 @@ def check(
     Nothing is stored, and nothing taken away.  Exit code 1 means that something is wrong.
     """
     from busq.bridge import check as checks
-    from busq.bridge.engine import Server
+    from busq.bridge.nats_stream import Server
 
     server = Server(urls, creds, tls_ca)
     found = _call(checks.check(server, _checked("domain", domain), _checked("machine", machine)))
@@ -215,7 +215,7 @@ def check(
 def leader_move(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None) -> None:
     """Have another server lead DOMAIN: before the one that does is stopped or upgraded."""
     from busq.bridge import domain as domains
-    from busq.bridge.engine import Server
+    from busq.bridge.nats_stream import Server
 
     before, now = _call(domains.move_leader(Server(urls, creds, tls_ca), _checked("domain", domain)))
     click.echo(f"domain {domain}: {now} leads, it was {before}", err=True)

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output for people of the commands that look after buses: `busq ls`, `info`, `top`, `gc`."""
+"""The output for people of the commands that look after buses: `busq ls`, `info`, `gc`."""
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import click
 from rich.text import Text
 
 from busq._util.humanize import amount, duration, size, size_in_use
@@ -18,7 +15,7 @@ from busq.cli.show import narrow, new_table, print_lines, print_whole, yes
 from busq.ops.doctor import waits_of
 from busq.ops.leftovers import Cleaning
 
-__all__ = ["bus", "buses", "busiest", "cleaning", "groups", "name_of", "printable", "state_of"]
+__all__ = ["bus", "buses", "cleaning", "groups", "name_of", "per_s", "printable", "state_of", "unopened"]
 
 
 def buses(buses: Sequence[dict[str, Any]]) -> None:
@@ -33,12 +30,13 @@ def buses(buses: Sequence[dict[str, Any]]) -> None:
             table.add_row(name_of(facts), peers, facts["order"], *memory, made, yes(facts["temporary"]))
     if table.row_count:
         print_whole(table)
-    _unopened(buses)
+    unopened(buses)
     if not buses:
         print_whole("no buses")
 
 
-def _unopened(buses: Sequence[dict[str, Any]]) -> None:
+def unopened(buses: Sequence[dict[str, Any]]) -> None:
+    """Print those that could not be opened."""
     for facts in buses:
         if "error" in facts:
             print_whole(Text(f"{name_of(facts)}: {facts['error']}", style="red"))
@@ -56,7 +54,7 @@ def bus(facts: dict[str, Any]) -> None:
         counts = [f"{peer[key]:,}" for key in ("depth", "clock", "sent", "received", "late")]
         peers.add_row(name_of(peer), yes(peer["alive"]), str(peer["pid"]), *counts, _age(peer["joined_s"]))
         cells = [*waits_of(peer, names), f"{peer['helped']:,}", size(peer["memory_bytes"])]
-        states.add_row(name_of(peer), state_of(peer), *cells, *(_per_s(peer[key]) for key in _rates(facts).values()))
+        states.add_row(name_of(peer), state_of(peer), *cells, *(per_s(peer[key]) for key in _rates(facts).values()))
     print_whole(
         f"{name_of(facts)}: order {facts['order']}, created {_date(facts['created_s'])} "
         f"by process {facts['creator_pid']}{kind}{ended}",
@@ -83,7 +81,8 @@ def _rates(facts: dict[str, Any]) -> dict[str, str]:
     return {"sent/s": "sent_per_s", "recv/s": "received_per_s"} if facts["interval_s"] else {}
 
 
-def _per_s(rate: float | None) -> str:
+def per_s(rate: float | None) -> str:
+    """A rate, or that there is none."""
     return "-" if rate is None else f"{rate:,.0f}" if rate == 0 or rate >= 10 else f"{rate:.1f}"
 
 
@@ -102,35 +101,6 @@ def state_of(peer: dict[str, Any]) -> Text:
     shared = "" if peer["consumers"] is None else f", shared by {peer['consumers']}"
     text = f"{peer['state']}{', durable' if peer['durable'] else ''}{shared}"
     return Text(text, style="" if peer["alive"] else "yellow")
-
-
-def busiest(buses: Sequence[dict[str, Any]]) -> None:
-    """Print the peers of buses, the busiest first; a terminal shows nothing else, and as many as fit."""
-    click.clear()
-    columns = ["name", "peer", "state", "waits for", "waited", "queue", "memory", "sent/s", "recv/s"]
-    table = narrow(new_table("", *columns, left=columns[:4]))
-    rows = [(facts, peer) for facts in buses if "error" not in facts for peer in facts["peers"]]
-    rows.sort(key=lambda row: _business(row[1]), reverse=True)
-    for facts, peer in rows[: _fitting(len(buses))]:
-        names = {other["slot"]: name_of(other) for other in facts["peers"]}
-        figures = [f"{peer['depth']:,}", size(peer["memory_bytes"])]
-        rates = [_per_s(peer["sent_per_s"]), _per_s(peer["received_per_s"])]
-        table.add_row(name_of(facts), name_of(peer), state_of(peer), *waits_of(peer, names), *figures, *rates)
-    if table.row_count:
-        print_whole(table)
-    _unopened(buses)
-    if not rows:
-        print_whole("no peers")
-
-
-def _business(peer: dict[str, Any]) -> tuple[Any, ...]:
-    return (peer["sent_per_s"] or 0) + (peer["received_per_s"] or 0), peer["alive"], peer["depth"]
-
-
-def _fitting(n_buses: int) -> int | None:
-    """How many rows a terminal has room for; None for any number, elsewhere."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return max(1, shutil.get_terminal_size().lines - 5 - n_buses) if is_terminal else None
 
 
 def cleaning(cleaning: Cleaning) -> None:

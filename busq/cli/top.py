@@ -30,7 +30,7 @@ def top(names: tuple[str, ...], interval: float, count: int | None, as_json: boo
     Looks again and again; a terminal shows the last look alone.  Rates are those since the look before.  Exit code 1
     means that a bus could not be opened at the last look.
     """
-    from busq.cli import buses_show
+    from busq.cli import top_show
     from busq.ops.top import Rates
 
     rates = Rates()
@@ -46,7 +46,7 @@ def top(names: tuple[str, ...], interval: float, count: int | None, as_json: boo
         if as_json:
             print_json({"interval_s": round(rates.interval_s, 6), "buses": buses})
         else:
-            buses_show.busiest(buses)
+            top_show.busiest(buses)
         shown += 1
         if shown == count or sys.stdout is None or not is_read():
             return 1 if any("error" in facts for facts in buses) else 0

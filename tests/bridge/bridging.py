@@ -72,7 +72,10 @@ class Machine:
         name = f"bridge@{self.domain}"
         wait_until("the bridge runs", lambda: name in self.bus.peers() and self.group_is_wide(), self.process)
         with self.bus.join("looks") as peer:
-            peer.sync(f"@{self.group}", timeout=WAIT_S)  # it is in the domain
+            try:
+                peer.sync(f"@{self.group}", timeout=WAIT_S)  # it is in the domain
+            except busq.Unreachable as error:
+                raise AssertionError(f"{error}; the bridge ended with (code, words): {self.end()}") from error
 
     def group_is_wide(self) -> bool:
         try:

@@ -19,9 +19,9 @@ from busq._port import wide_protocol
 from busq.bridge import domain as domains
 from busq.bridge import local
 from busq.bridge.bridge import Settings
-from busq.bridge.engine import JetStream, Server
 from busq.bridge.errors import Ended
 from busq.bridge.local import Local
+from busq.bridge.nats_stream import JetStream, Server
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["nats", "struck"])

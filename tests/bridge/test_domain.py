@@ -18,8 +18,8 @@ from click.testing import CliRunner
 import busq
 from busq.bench import wide_groups
 from busq.bench.nats_servers import NatsServer, servers
-from busq.bridge.engine import JetStream, Server
 from busq.bridge.errors import Ended
+from busq.bridge.nats_stream import JetStream, Server
 from busq.cli.bridge import bridge
 
 USERS = """

@@ -16,7 +16,7 @@ from test_publishing import ITEM, Stream, asked, bridge_of, nothing
 import busq
 from busq.bench.nats_servers import NatsServer
 from busq.bridge import batches
-from busq.bridge.engine import Again, Stored
+from busq.bridge.nats_stream import Again, Stored
 from busq.bridge.reserve import PART, Reserve
 
 

@@ -16,8 +16,8 @@ from busq._port import wide_protocol
 from busq._port.wide_views import Group, Groups, Marker, Member, read_groups, write_groups
 from busq.bridge import batches
 from busq.bridge.bridge import Bridge, Settings, put_out
-from busq.bridge.engine import Again, Moved, Stored, StreamFull
 from busq.bridge.errors import Fenced
+from busq.bridge.nats_stream import Again, Moved, Stored, StreamFull
 from busq.bridge.notes import note
 from busq.bridge.views import Views, out_of
 

@@ -17,8 +17,8 @@ from busq._port.wide_views import Change, Group, Member, write_groups, write_vie
 from busq.bridge import batches, local
 from busq.bridge.batches import Batch, Item
 from busq.bridge.bridge import Bridge, Settings
-from busq.bridge.engine import Stored
 from busq.bridge.local import Local
+from busq.bridge.nats_stream import Stored
 from busq.bridge.views import death_of
 
 OTHERS = b"other bus".ljust(16)

@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from wholeness import World
 
 from busq.bridge.bridge import Bridge, Settings
-from busq.bridge.engine import Moved, Stored
 from busq.bridge.local import CAPACITY_MIN, Local
+from busq.bridge.nats_stream import Moved, Stored
 
 GROUP = "@prices"
 
