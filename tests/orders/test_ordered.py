@@ -170,7 +170,7 @@ def test_a_sender_that_stands_still_behind_a_gap_loses_nothing_where_packets_are
                 os.kill(sender.pid, signal.SIGSTOP)
                 time.sleep(0.1)  # five times the patience of that order
                 os.kill(sender.pid, signal.SIGCONT)
-            received.append(number_of(b.recv(timeout=30)))
+            received.append(number_of(b.recv(timeout=PATIENCE_S)))
         b.send("a", b"end", timeout=PATIENCE_S)
         sender.result()
     assert received == list(numbers)
