@@ -4,27 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 import busq
 from busq.cli.base import JSON, Failure, Refusal, examples, plain_errors, print_json
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from busq.bridge.nats_stream import Server
 
-SERVER = click.option(
-    "--server",
-    "urls",
-    multiple=True,
-    default=["nats://127.0.0.1:4222"],
-    show_default=True,
-    help="A server; repeatable.",
-)
-CREDS = click.option("--creds", metavar="FILE", help="The credentials of the account.")
-TLS_CA = click.option("--tls-ca", metavar="FILE", help="The authority that the servers' certificates are of.")
+T = TypeVar("T")
 
 
 @click.group(
@@ -39,6 +32,22 @@ def bridge() -> None:
 
     The order is that of a stream of NATS JetStream, one for each domain.
     """
+
+
+def to_server(command: Callable[..., T]) -> Callable[..., T]:
+    """Add the options that lead to the servers; the command gets what they name as `server`."""
+
+    @click.option("--server", "urls", multiple=True, default=["nats://127.0.0.1:4222"], show_default=True,
+                  help="A server; repeatable.")  # fmt: skip
+    @click.option("--creds", metavar="FILE", help="The credentials of the account.")
+    @click.option("--tls-ca", metavar="FILE", help="The authority that the servers' certificates are of.")
+    @functools.wraps(command)
+    def reach(urls: tuple[str, ...], creds: str | None, tls_ca: str | None, **given: Any) -> T:
+        from busq.bridge.nats_stream import Server
+
+        return command(server=Server(urls, creds, tls_ca), **given)
+
+    return reach
 
 
 def _call(work: Coroutine[Any, Any, T]) -> T:
@@ -71,23 +80,17 @@ def _checked(what: str, name: str) -> str:
 @click.option("--replicas", type=click.IntRange(1, 5), default=1, show_default=True, help="Servers that keep it.")
 @click.option("--storage", type=click.Choice(["memory", "file"]), default="file", show_default=True)
 @click.option("--max-bytes", type=click.IntRange(min=1 << 20), default=256 << 20, show_default=True)
-@SERVER
-@CREDS
-@TLS_CA
+@to_server
 def init(
     domain: str,
     replicas: int,
     storage: str,
     max_bytes: int,
-    urls: tuple[str, ...],
-    creds: str | None,
-    tls_ca: str | None,
+    server: Server,
 ) -> None:
     """Make the stream of DOMAIN, if it is not there; refuse one that is another."""
     from busq.bridge import domain as domains
-    from busq.bridge.nats_stream import Server
 
-    server = Server(urls, creds, tls_ca)
     work = domains.make(server, _checked("domain", domain), replicas=replicas, storage=storage, bytes_max=max_bytes)
     click.echo(f"domain {domain}: {'made' if _call(work) else 'there already'}", err=True)
 
@@ -100,9 +103,7 @@ def init(
 @click.option("--lease", type=click.FloatRange(min=0.3), default=20.0, show_default=True, metavar="SECONDS",
               help="How long a machine may be silent; the same for all machines.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Take the place of another bus of this machine's name at once.")
-@SERVER
-@CREDS
-@TLS_CA
+@to_server
 def run(
     bus_name: str,
     domain: str,
@@ -110,9 +111,7 @@ def run(
     groups: tuple[str, ...],
     lease: float,
     replace: bool,
-    urls: tuple[str, ...],
-    creds: str | None,
-    tls_ca: str | None,
+    server: Server,
 ) -> None:
     """Bridge BUS until a signal ends it.
 
@@ -121,9 +120,7 @@ def run(
     """
     from busq.bridge import domain as domains
     from busq.bridge.bridge import Settings
-    from busq.bridge.nats_stream import Server
 
-    server = Server(urls, creds, tls_ca)
     settings = Settings(_checked("machine", machine), lease, replace)
     with plain_errors(), busq.Bus.open(bus_name) as bus:
         _call(domains.run(bus, _checked("domain", domain), groups, server, settings))
@@ -131,20 +128,17 @@ def run(
 
 @bridge.command("ls", epilog=examples("busq bridge ls shop", "busq bridge ls shop --json"))
 @click.argument("domain")
-@SERVER
-@CREDS
-@TLS_CA
+@to_server
 @JSON
-def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None, as_json: bool) -> int:
+def list_machines(domain: str, server: Server, as_json: bool) -> int:
     """Show the stream of DOMAIN and its machines.
 
     Exit code 1 means as well that none leads, or that the one that does has not heard of a majority for five seconds:
     what it shows may be old, and it can store nothing.  That it was cut off more lately can't be known.
     """
     from busq.bridge import domain as domains
-    from busq.bridge.nats_stream import Server
 
-    found = _call(domains.look(Server(urls, creds, tls_ca), _checked("domain", domain)))
+    found = _call(domains.look(server, _checked("domain", domain)))
     if found["may_be_old"]:
         n_lost, leader = found["replicas"] - found["heard_of"], found["leader"] or "none"
         click.echo(
@@ -168,36 +162,27 @@ def list_machines(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca:
 @bridge.command(epilog=examples("busq bridge drop shop till1"))
 @click.argument("domain")
 @click.argument("machine")
-@SERVER
-@CREDS
-@TLS_CA
-def drop(domain: str, machine: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None) -> None:
+@to_server
+def drop(domain: str, machine: str, server: Server) -> None:
     """Put MACHINE out of DOMAIN: the stream is not kept for it any more."""
     from busq.bridge import domain as domains
-    from busq.bridge.nats_stream import Server
 
-    _call(domains.drop(Server(urls, creds, tls_ca), _checked("domain", domain), machine))
+    _call(domains.drop(server, _checked("domain", domain), machine))
     click.echo(f"machine {machine} is out of domain {domain}", err=True)
 
 
 @bridge.command(epilog=examples("busq bridge check shop", "busq bridge check shop --machine till1 --json"))
 @click.argument("domain")
 @click.option("--machine", default="check", show_default=True, help="As which machine to try what a bridge does.")
-@SERVER
-@CREDS
-@TLS_CA
+@to_server
 @JSON
-def check(
-    domain: str, machine: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None, as_json: bool
-) -> int:
+def check(domain: str, machine: str, server: Server, as_json: bool) -> int:
     """Show what is wrong with DOMAIN before a bridge runs: servers, stream, room, permissions.
 
     Nothing is stored, and nothing taken away.  Exit code 1 means that something is wrong.
     """
     from busq.bridge import check as checks
-    from busq.bridge.nats_stream import Server
 
-    server = Server(urls, creds, tls_ca)
     found = _call(checks.check(server, _checked("domain", domain), _checked("machine", machine)))
     if as_json:
         print_json({one.what: {"ok": one.is_good, "text": one.text} for one in found})
@@ -209,13 +194,10 @@ def check(
 
 @bridge.command("leader-move", epilog=examples("busq bridge leader-move shop"))
 @click.argument("domain")
-@SERVER
-@CREDS
-@TLS_CA
-def leader_move(domain: str, urls: tuple[str, ...], creds: str | None, tls_ca: str | None) -> None:
+@to_server
+def leader_move(domain: str, server: Server) -> None:
     """Have another server lead DOMAIN: before the one that does is stopped or upgraded."""
     from busq.bridge import domain as domains
-    from busq.bridge.nats_stream import Server
 
-    before, now = _call(domains.move_leader(Server(urls, creds, tls_ca), _checked("domain", domain)))
+    before, now = _call(domains.move_leader(server, _checked("domain", domain)))
     click.echo(f"domain {domain}: {now} leads, it was {before}", err=True)
