@@ -58,12 +58,6 @@ def test_errors_are_also_what_the_standard_library_calls_them(error: type, bases
     assert all(issubclass(error, base) for base in bases)
 
 
-def test_importing_busq_brings_no_large_library_along() -> None:
-    code = "import busq, sys; print(sorted({'numpy', 'pyarrow', 'matplotlib', 'rich', 'click'} & set(sys.modules)))"
-    done = fresh_python(code)
-    assert (done.stdout, done.stderr) == ("[]\n", "")
-
-
 LIBRARY = {f"busq._port.{name}" for name in ("arguments", "directory", "payload")}
 LIBRARY |= {"busq", "busq._port", "busq._native", "busq.bus", "busq.errors", "busq.peer"}
 
@@ -74,7 +68,7 @@ def test_importing_busq_loads_the_library_alone_and_little_of_python() -> None:
     loaded = set(fresh_python(code).stdout.split())
     assert {name for name in loaded if name.startswith("busq") and not name.startswith("busq._native.")} == LIBRARY
     heavy = {"inspect", "ast", "dataclasses", "asyncio", "multiprocessing", "subprocess", "json", "importlib.metadata"}
-    assert not loaded & heavy
+    assert not loaded & (heavy | {"numpy", "pyarrow", "matplotlib", "rich", "click"})
     assert len(loaded) < 60
 
 

@@ -144,24 +144,6 @@ def test_one_request_is_answered_once_by_many(bus: busq.Bus) -> None:
         assert int(answers[0].data) == results.index(None)
 
 
-def test_many_ask_through_one_peer(bus: busq.Bus) -> None:
-    """Each gets the reply to its own request."""
-    server, client = bus.join("server"), bus.join("client")
-    n_each = 50
-
-    def serve() -> None:
-        for _ in range(N_THREADS * n_each):
-            message = server.recv(timeout=60)
-            message.reply(message.data + b" answered")
-
-    def ask(at: int) -> None:
-        for number in range(n_each):
-            question = b"%d %d" % (at, number)
-            assert client.ask("server", question, timeout=60).data == question + b" answered"
-
-    raise_all(at_once(serve, *[partial(ask, at) for at in range(N_THREADS)]))
-
-
 def test_one_draft_is_filled_sent_and_given_back_by_many(bus: busq.Bus) -> None:
     """It is sent at most once, and never with a view that could still be written to."""
     peer = bus.join("me")
