@@ -10,6 +10,7 @@ import functools
 import gc
 import inspect
 import itertools
+import json
 import math
 import multiprocessing
 import os
@@ -26,7 +27,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,6 +39,9 @@ ROOT = TESTS.parent
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 
 import busq  # noqa: E402
+
+if TYPE_CHECKING:
+    from click.testing import Result
 
 # A test waits so long for what must come, however busy the machine is: it ends what hangs, and judges nothing.
 # (The time limit of a whole test, in pyproject.toml, is longer.)
@@ -176,6 +180,20 @@ def own_directory(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     monkeypatch.setenv("BUSQ_DIR", str(path))
     yield path
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def buses(own_directory: Path) -> Iterator[Path]:
+    """A directory of buses for one test; none is left in it at the end."""
+    yield own_directory
+    assert os.listdir(own_directory) == []
+
+
+@pytest.fixture(params=["", "1"], ids=["", "lost-proposals"])
+def stale(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As is, and where the first proposal of every multicast is lost."""
+    monkeypatch.setenv("BUSQ_STALE_PROPOSALS", request.param)
+    return str(request.param)
 
 
 @pytest.fixture
@@ -378,6 +396,33 @@ def fork() -> Iterator[Callable[..., Child]]:
     yield start
     for child in children:
         child.close()
+
+
+def pattern(size: int, number: int = 0) -> bytes:
+    """Bytes of which those of each number are others."""
+    return random.Random(number).randbytes(size)
+
+
+def depth(bus: busq.Bus, name: str) -> int:
+    """How many messages wait for a peer."""
+    return next(int(peer["depth"]) for peer in bus.stats()["peers"] if peer["name"] == name and peer["alive"])
+
+
+def run_command(*arguments: Any, **more: Any) -> Result:
+    """Run a command of busq in this process; `more` as click's runner has it, such as `input` and `env`."""
+    from click.testing import CliRunner
+
+    from busq.cli import commands
+
+    # What would be a traceback is raised.
+    return CliRunner().invoke(commands, [*map(str, arguments)], prog_name="busq", catch_exceptions=False, **more)
+
+
+def command_json(*arguments: Any, code: int = 0) -> Any:
+    """What a command prints with --json, and its exit code is this one."""
+    result = run_command(*arguments, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
 
 
 def fresh_python(

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
 from audit_oracle import judge
 
 from busq.audit.native import audit
-from busq.cli import commands
 from busq.orders import ORDERS
 from busq.spec import PROPERTIES
 from busq.trace import Kind, Run, find, message_of, read
@@ -29,7 +28,7 @@ RunByOrder = dict[str, Run]
 
 
 def busq(*arguments: Any) -> dict[str, Any]:
-    result = CliRunner().invoke(commands, [*map(str, arguments), "--json"], prog_name="busq")
+    result = run_command(*arguments, "--json")
     assert result.exit_code in (0, 1), result.output
     found: dict[str, Any] = json.loads(result.stdout)
     return found | {"exit_code": result.exit_code}

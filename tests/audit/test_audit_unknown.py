@@ -12,14 +12,13 @@ pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from click.testing import CliRunner
+from conftest import run_command
 from foreign_runs import write_numbers_and_text
 from samples import CHAT
 
 import busq
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
-from busq.cli import commands
 from busq.trace import Run, Source
 
 
@@ -147,14 +146,14 @@ def test_the_command_says_what_it_took_for_a_run_and_takes_orders(tmp_path: Path
     for name, kind in (("a", "send"), ("b", "deliver")):
         rows = f"{name},{kind},x,b\n" + ("b,send,y,c\n" if name == "b" else "")
         (tmp_path / f"{name}.csv").write_text("host,event,id,to\n" + rows)
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--json", "--allow", "lost"])
+    result = run_command("audit", tmp_path, "--json", "--allow", "lost")
     assert (result.exit_code, len(json.loads(result.stdout)["runs"])) == (0, 1)
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--json", "--allow", "lost", "--runs-by", "file"])
+    result = run_command("audit", tmp_path, "--json", "--allow", "lost", "--runs-by", "file")
     assert (result.exit_code, len(json.loads(result.stdout)["runs"])) == (1, 2)
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--runs-by", "colour"])
+    result = run_command("audit", tmp_path, "--runs-by", "colour")
     assert result.exit_code == 2
     assert "no column 'colour' to tell runs by: expected one, or file, folder, none" in result.stderr
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--follow", "--runs-by", "file"])
+    result = run_command("audit", tmp_path, "--follow", "--runs-by", "file")
     assert result.exit_code == 2
     assert "leave --runs-by to an audit afterwards" in result.stderr
 
@@ -164,7 +163,7 @@ def test_the_command_is_told_that_all_were_broadcasts(tmp_path: Path) -> None:
         "host,event,id\nann,send,x\nann,send,y\nbob,deliver,x\nbob,deliver,y\ncleo,deliver,y\n"
     )
     for more, verdict, code in (([], "unknown", 0), (["--broadcast"], "invalid", 1)):
-        result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--json", *more])
+        result = run_command("audit", tmp_path, "--json", *more)
         lost = json.loads(result.stdout)["runs"][0]["verdicts"]["lost"]
         assert (lost["verdict"], lost["count"], result.exit_code) == (verdict, code, code)
 

@@ -7,11 +7,13 @@ import json
 import os
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from conftest import run_command
 
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
@@ -19,13 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from audit_oracle import to_run
 
-from busq.cli import commands
 from busq.trace import SCHEMA, Kind, Run, message_of, write
 from busq.trace.schema import metadata
 
-
-def audit(*arguments: Any) -> Result:
-    return CliRunner().invoke(commands, ["audit", *map(str, arguments)], prog_name="busq")
+audit = partial(run_command, "audit")
 
 
 def refused(*arguments: Any) -> str:

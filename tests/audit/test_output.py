@@ -6,27 +6,24 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
 from busq.audit import output  # noqa: E402
 from busq.audit.tables import TABLES, VERSION  # noqa: E402
-from busq.cli import commands  # noqa: E402
 from busq.trace import Kind, Writer, message_of  # noqa: E402
 
 TIDY = {"proc01.output": "b 1\nb 2\nd 1 1\nd 1 2\n", "proc02.output": "d 1 1\nd 1 2\n"}
 LATE = {"proc01.output": "b 1\nb 2\nd 1 1\nd 1 2\n", "proc02.output": "d 1 2\nd 1 1\n"}
 
 
-def audit(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(commands, ["audit", *map(str, arguments)], env={"COLUMNS": "80"})
-    assert "Traceback" not in result.output, result.output
-    return result
+audit = partial(run_command, "audit", env={"COLUMNS": "80"})
 
 
 def logs(folder: Path, files: dict[str, str]) -> Path:

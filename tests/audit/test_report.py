@@ -8,12 +8,13 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 
 pa = pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
@@ -21,7 +22,6 @@ from busq.audit.native import audit  # noqa: E402
 from busq.audit.page import report, shiviz  # noqa: E402
 from busq.audit.page.scene import Scene, around, whole  # noqa: E402
 from busq.audit.result import INVALID, UNKNOWN, VALID, Audit, Check, Finding, RunAudit  # noqa: E402
-from busq.cli import commands  # noqa: E402
 from busq.spec import PROPERTIES  # noqa: E402
 from busq.trace import Kind, Run, Source, Writer, find, message_of, read  # noqa: E402
 
@@ -441,8 +441,7 @@ def record(run: Run, directory: Path) -> None:
             writer.write(process, log)
 
 
-def busq_audit(*arguments: Any) -> Result:
-    return CliRunner().invoke(commands, ["audit", *map(str, arguments)], prog_name="busq")
+busq_audit = partial(run_command, "audit")
 
 
 def test_the_command_writes_a_page_and_a_log_beside_its_verdict(tmp_path: Path) -> None:

@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from audit_oracle import random_run, rows_of, to_run
-from click.testing import CliRunner
+from conftest import run_command
 from vague_runs import VAGUE, make_vague
 
 from busq.audit import certain
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
 from busq.audit.sql import NoSql, script
-from busq.cli import commands
 from busq.trace import SCHEMA, Kind, Run, read
 
 duckdb = pytest.importorskip("duckdb")
@@ -118,7 +117,7 @@ def test_the_keys_of_folders_are_columns(tmp_path: Path) -> None:
         (tmp_path / f"host={host}").mkdir()
         its = {"event": [kind], "id": ["m"], "to": pa.array([to], pa.list_(pa.string())), "position": [0]}
         pq.write_table(pa.table(its), tmp_path / f"host={host}" / "0.parquet")
-    done = CliRunner().invoke(commands, ["audit", str(tmp_path), "--sql", "duckdb"])
+    done = run_command("audit", tmp_path, "--sql", "duckdb")
     assert not any(counted(done.stdout).values()), done.output
 
 
@@ -266,7 +265,7 @@ RELAYED = {
 
 
 def printed(folder: Path, dialect: str, *fields: str) -> str:
-    done = CliRunner().invoke(commands, ["audit", str(folder), "--sql", dialect, *fields])
+    done = run_command("audit", folder, "--sql", dialect, *fields)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -337,6 +336,6 @@ def test_names_that_hold_separators_are_counted(tmp_path: Path) -> None:
 def test_names_of_another_type_are_refused_with_their_column(tmp_path: Path) -> None:
     columns = {"process": ["ann", "bob"], "kind": ["send", "deliver"], "message": ["m", "m"], "position": [0, 0]}
     pq.write_table(pa.table(columns | {"destinations": [b"bob", None]}), tmp_path / "e.parquet")
-    done = CliRunner().invoke(commands, ["audit", str(tmp_path), "--sql", "duckdb"])
+    done = run_command("audit", tmp_path, "--sql", "duckdb")
     assert done.exit_code == 2
     assert "destinations in 'destinations' of type binary: SQL takes names that are text" in done.output

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import multiprocessing
 import os
 import signal
@@ -184,3 +185,14 @@ def strike(bus: busq.Bus, machine: str, url: str, steps: Sequence[int], is_over:
         assert step, f"a bridge that is not struck ended with {bridge.process.exitcode}"
         reached.append(bridge.name_of_step.value.decode())
     return reached
+
+
+def strike_everywhere(play: Callable[[int], list[str]]) -> tuple[int, set[str]]:
+    """Play with a strike at each step in turn; how many there are, and their names."""
+    names: set[str] = set()
+    for step in itertools.count(1):
+        reached = play(step)
+        if not reached:
+            return step, names
+        names |= set(reached)
+    raise AssertionError

@@ -9,27 +9,22 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
 
 pytest.importorskip("pyarrow")
 
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, run_command, wait_until
 from samples import CLOCKED, COURSE, clocked, course
 
 import busq.trace
-from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
 
-
-def audit(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(commands, ["audit", *map(str, arguments)], env={"COLUMNS": "80"})
-    assert "Traceback" not in result.output
-    return result
+audit = partial(run_command, "audit", env={"COLUMNS": "80"})
 
 
 def judged(*arguments: str | Path) -> dict[str, Any]:

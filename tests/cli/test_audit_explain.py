@@ -6,18 +6,17 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 
 import pyarrow.parquet as pq  # noqa: E402
 from samples import CHAT  # noqa: E402
-
-from busq.cli import commands  # noqa: E402
 
 LONG = "ü" * 200
 ROWS = [
@@ -31,10 +30,7 @@ FORMS += ("a logger", "a host", "numbers for kinds", "a file left out")
 needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="busq.toml takes Python 3.11")
 
 
-def audit(*arguments: str | Path) -> Result:
-    result = CliRunner().invoke(commands, ["audit", *map(str, arguments)], env={"COLUMNS": "100"})
-    assert "Traceback" not in result.output
-    return result
+audit = partial(run_command, "audit", env={"COLUMNS": "100"})
 
 
 def told(*arguments: str | Path) -> dict[str, Any]:

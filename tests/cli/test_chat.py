@@ -12,21 +12,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, unlink_quietly, wait_until
+from conftest import PATIENCE_S, run_command, unlink_quietly, wait_until
 
 import busq
-from busq.cli import commands
 from busq.lab.examples import chat
 
 TOTAL = ("bus1", "skeen", "lamport")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, ["chat", *arguments], prog_name="busq")
+run = partial(run_command, "chat")
 
 
 class Speaker:

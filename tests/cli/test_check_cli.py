@@ -10,16 +10,16 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, TESTS, wait_until
+from click.testing import Result
+from conftest import PATIENCE_S, TESTS, command_json, run_command, wait_until
 
 from busq.check import Counterexample, Interrupted
 from busq.check import run as check
-from busq.cli import commands
 from busq.lab.check import bounds
 from busq.lab.check.vacuous import Sends, vacuous
 from busq.orders import ORDERS, parse
@@ -39,15 +39,8 @@ FIGURES = {
 }
 
 
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(commands, ["check", *map(str, arguments)], prog_name="busq")
-
-
-def as_json(*arguments: Any, code: int = 0) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+run = partial(run_command, "check")
+as_json = partial(command_json, "check")
 
 
 # ---- verdicts ----

@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, run_command, wait_until
 from samples import MAILS, mails
 
 import busq
-from busq.cli import SECTIONS, commands
+from busq.cli import SECTIONS
 
 NAMES = ["lost", "duplicated", "phantom", "fifo", "causal", "consistent", "total"]
 NO_FAULT = {name: {"ok": True, "count": 0, "claimed": True} for name in NAMES}
@@ -39,11 +38,6 @@ def buses(own_directory: Path) -> Iterator[Path]:
         with contextlib.suppress(FileNotFoundError):
             busq.Bus.unlink(name)
     assert os.listdir(own_directory) == []
-
-
-def run(*arguments: str, stdin: bytes | None = None) -> Result:
-    """A command in this process."""
-    return CliRunner().invoke(commands, list(arguments), input=stdin, prog_name="busq")
 
 
 @pytest.fixture
@@ -87,12 +81,12 @@ time,sender,recipients,size
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    assert run("--version").stdout == f"busq, version {busq.__version__}\n"
+    assert run_command("--version").stdout == f"busq, version {busq.__version__}\n"
 
 
 @pytest.mark.parametrize("name", sorted(name for names in SECTIONS.values() for name in names))
 def test_every_command_explains_itself_with_examples(name: str) -> None:
-    result = run(name, "--help")
+    result = run_command(name, "--help")
     assert result.exit_code == 0
     assert f"Usage: busq {name}" in result.stdout
     assert f"Examples:\n    busq {name}" in result.stdout or f"| busq {name}" in result.stdout
@@ -100,14 +94,14 @@ def test_every_command_explains_itself_with_examples(name: str) -> None:
 
 @pytest.mark.parametrize("group", [[], ["sim"], ["example"]], ids=" ".join)
 def test_without_a_command_the_help_goes_to_stderr(group: list[str]) -> None:
-    result = run(*group)
+    result = run_command(*group)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == run(*group, "--help").stdout
+    assert result.stderr == run_command(*group, "--help").stdout
     assert ("\n\nCommands:\n" if group else "\n\nThe bus:\n") in result.stderr
 
 
 def test_the_help_shows_every_command_once_under_its_section_and_whole() -> None:
-    text = CliRunner(env={"COLUMNS": "80"}).invoke(commands, ["--help"], prog_name="busq").stdout
+    text = run_command("--help", env={"COLUMNS": "80"}).stdout
     begin, *sections = re.split(r"\n\n(?=The bus:|Traces:|Laboratory:)", text.rstrip("\n"))
     assert begin.startswith("Usage: busq ")
     shown = {section.split(":\n")[0]: re.findall(r"^  ([a-z]+)  ", section, re.MULTILINE) for section in sections}
@@ -117,7 +111,7 @@ def test_the_help_shows_every_command_once_under_its_section_and_whole() -> None
 
 
 def test_what_nobody_promised_is_not_shown_as_a_fault(buses: Path) -> None:
-    result = run("demo", "--messages", "500")
+    result = run_command("demo", "--messages", "500")
     assert result.exit_code == 0
     rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines() if line.strip()}
     assert rows["total"][:2] == ["yes", "0"]
@@ -161,7 +155,7 @@ def test_what_nobody_promised_is_not_shown_as_a_fault(buses: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(buses: Path, arguments: Sequence[str], line: str) -> None:
-    result = run(*arguments)
+    result = run_command(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
@@ -171,7 +165,7 @@ def test_what_cannot_be_is_refused_in_one_line(buses: Path, arguments: Sequence[
 
 
 def test_replay_prints_figures_and_verdicts(tmp_path: Path, buses: Path) -> None:
-    result = run("replay", write(tmp_path / "round.csv", ROUND), "--processes", "2")
+    result = run_command("replay", write(tmp_path / "round.csv", ROUND), "--processes", "2")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "3 messages to 6 receivers, 4 participants in 2 processes, order bus1" in " ".join(result.stdout.split())
     for word in (*NAMES, "messages per second", "latency p50", "latency p99.9", "latency max"):
@@ -180,7 +174,7 @@ def test_replay_prints_figures_and_verdicts(tmp_path: Path, buses: Path) -> None
 
 
 def test_replay_prints_one_json_object(tmp_path: Path, buses: Path) -> None:
-    result = run("replay", write(tmp_path / "round.csv", ROUND), "--capacity", "1", "--pace", "20", "--json")
+    result = run_command("replay", write(tmp_path / "round.csv", ROUND), "--capacity", "1", "--pace", "20", "--json")
     found = json.loads(result.stdout)
     assert (result.exit_code, result.stderr) == (0, "")
     assert (found["ok"], found["messages"], found["deliveries"]) == (True, 3, 6)
@@ -196,7 +190,7 @@ def test_replay_prints_one_json_object(tmp_path: Path, buses: Path) -> None:
 def test_replay_draws_a_histogram(tmp_path: Path, buses: Path, suffix: str) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / f"latency.{suffix}"
-    result = run("replay", write(tmp_path / "round.csv", ROUND), "--plot", str(path))
+    result = run_command("replay", write(tmp_path / "round.csv", ROUND), "--plot", str(path))
     assert (result.exit_code, result.stderr) == (0, f"wrote {path}\n")
     assert path.read_bytes().startswith(b"\x89PNG" if suffix == "png" else b"<?xml")
 
@@ -205,7 +199,7 @@ def test_without_matplotlib_a_plot_is_refused_before_the_replay(
     tmp_path: Path, buses: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    result = run("replay", write(tmp_path / "round.csv", ROUND), "--plot", str(tmp_path / "latency.png"))
+    result = run_command("replay", write(tmp_path / "round.csv", ROUND), "--plot", str(tmp_path / "latency.png"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "pictures need matplotlib: pip install 'busq[plot]'" in result.stderr
 
@@ -227,7 +221,7 @@ def test_without_matplotlib_a_plot_is_refused_before_the_replay(
 )
 def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, buses: Path, text: str, line: str) -> None:
     path = write(tmp_path / "bad.csv", text)
-    result = run("replay", path, "--json")
+    result = run_command("replay", path, "--json")
     assert (result.exit_code, result.stdout) == (2, "")
     assert f"busq: {path}" in result.stderr
     assert line in result.stderr
@@ -235,7 +229,7 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, buses: Path, text: st
 
 
 def test_a_message_that_never_fits_is_refused(tmp_path: Path, buses: Path) -> None:
-    result = run("replay", write(tmp_path / "round.csv", ROUND), "--arena", "4K")
+    result = run_command("replay", write(tmp_path / "round.csv", ROUND), "--arena", "4K")
     assert result.exit_code == 2
     assert result.stderr == "busq: arena=4096: the largest message has 10000 bytes, and must fit\n"
 
@@ -355,7 +349,7 @@ def test_an_ended_replay_leaves_nothing(
 
 
 def test_the_demo_shows_that_all_saw_the_same_order(buses: Path) -> None:
-    result = run("demo", "--messages", "4000")
+    result = run_command("demo", "--messages", "4000")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "4 processes, ann, bob, cleo, dan" in result.stdout
     places = re.findall(r"^ +(\d[\d,]*)((?: +(?:ann|bob|cleo|dan) #\d+){4}) *$", result.stdout, re.MULTILINE)
@@ -366,7 +360,7 @@ def test_the_demo_shows_that_all_saw_the_same_order(buses: Path) -> None:
 
 
 def test_the_demo_as_json(buses: Path) -> None:
-    result = run("demo", "--messages", "2000", "--seed", "9", "--json")
+    result = run_command("demo", "--messages", "2000", "--seed", "9", "--json")
     found = json.loads(result.stdout)
     assert (result.exit_code, result.stderr) == (0, "")
     assert (found["ok"], found["seed"], found["messages"]) == (True, 9, 4000)
@@ -379,18 +373,18 @@ def test_the_demo_as_json(buses: Path) -> None:
 
 
 def test_buses_are_listed_shown_and_removed(buses: Path) -> None:
-    assert run("ls").stdout == "no buses\n"
-    assert json.loads(run("ls", "--json").stdout) == {"buses": []}
+    assert run_command("ls").stdout == "no buses\n"
+    assert json.loads(run_command("ls", "--json").stdout) == {"buses": []}
     with busq.Bus.create("orders", peers=3, capacity=7) as bus, bus.join("bob") as bob, bus.join("ann") as ann:
         busq.Bus.create("mail").close()
         ann.send(["bob", "ann"], b"hello")
         ann.send("bob", b"again")
         bob.recv(0)
 
-        listed = run("ls")
+        listed = run_command("ls")
         assert listed.exit_code == 0
         assert re.search(r"orders +2 of 3 +bus1 +[\d.]+ MiB +[\d.]+ KiB +\d{4}-\d\d-\d\d ", listed.stdout)
-        facts = json.loads(run("ls", "--json").stdout)["buses"]
+        facts = json.loads(run_command("ls", "--json").stdout)["buses"]
         assert [(found["name"], found["peers_alive"], found["order"]) for found in facts] == [
             ("mail", 0, "bus1"),
             ("orders", 2, "bus1"),
@@ -398,29 +392,29 @@ def test_buses_are_listed_shown_and_removed(buses: Path) -> None:
         assert all(found["segment_bytes"] > found["arena_bytes"] > 0 for found in facts)
         assert abs(facts[1]["created_s"] - time.time()) < PATIENCE_S
 
-        shown = run("info", "orders")
+        shown = run_command("info", "orders")
         assert shown.exit_code == 0
         assert "2 of 3 peer slots, 7 messages per queue" in shown.stdout
         assert re.search(rf"bob +yes +{os.getpid()} +1 ", shown.stdout)
-        peers = {peer["name"]: peer for peer in json.loads(run("info", "orders", "--json").stdout)["peers"]}
+        peers = {peer["name"]: peer for peer in json.loads(run_command("info", "orders", "--json").stdout)["peers"]}
         assert (peers["bob"]["depth"], peers["bob"]["received"], peers["bob"]["sent"]) == (1, 1, 0)
         assert (peers["ann"]["depth"], peers["ann"]["received"], peers["ann"]["sent"]) == (1, 0, 2)
         assert peers["ann"]["alive"]
         assert peers["ann"]["pid"] == os.getpid()
         assert peers["bob"]["clock"] > 0
 
-        assert json.loads(run("info", "orders", "--json").stdout)["groups"] == {}
+        assert json.loads(run_command("info", "orders", "--json").stdout)["groups"] == {}
         bob.enter("workers")
         ann.enter("workers")
         bob.leave("workers")
-        assert "\n@workers: view 3, ann\n" in run("info", "orders").stdout
-        groups = json.loads(run("info", "orders", "--interval", "0", "--json").stdout)["groups"]
+        assert "\n@workers: view 3, ann\n" in run_command("info", "orders").stdout
+        groups = json.loads(run_command("info", "orders", "--interval", "0", "--json").stdout)["groups"]
         assert groups == {"workers": {"view": 3, "members": ["ann"]}}
 
-    removed = run("rm", "orders", "nothing", "mail")
+    removed = run_command("rm", "orders", "nothing", "mail")
     assert (removed.exit_code, removed.stdout) == (1, "")
     assert removed.stderr == 'busq: there is no bus "nothing"\n'
-    assert run("ls").stdout == "no buses\n"
+    assert run_command("ls").stdout == "no buses\n"
 
 
 def test_no_name_steers_a_terminal(buses: Path) -> None:
@@ -428,28 +422,28 @@ def test_no_name_steers_a_terminal(buses: Path) -> None:
     with busq.Bus.create(name, temporary=True) as bus, bus.join(name) as peer:
         peer.enter(name)
         for command in (["ls"], ["info", name], ["doctor", name], ["top", "--count", "1", "--interval", "0.01"]):
-            shown = run(*command)
+            shown = run_command(*command)
             assert (shown.exit_code, "\x1b" in shown.stdout) == (0, False)
             assert repr(name) in shown.stdout
 
 
 def test_a_bus_is_made_from_the_command_line(buses: Path) -> None:
-    made = run("create", "letters", "--peers", "3", "--capacity", "7", "--arena", "2M", "--permissions", "660")
+    made = run_command("create", "letters", "--peers", "3", "--capacity", "7", "--arena", "2M", "--permissions", "660")
     assert (made.exit_code, made.stdout, made.stderr) == (0, "", "")
     with busq.Bus.open("letters") as bus:
         facts = bus.stats()
         assert (facts["peer_slots"], facts["capacity"], facts["arena_bytes"]) == (3, 7, 2 << 20)
     assert stat.S_IMODE((buses / "letters").stat().st_mode) == 0o660
 
-    again = run("create", "letters")
+    again = run_command("create", "letters")
     assert (again.exit_code, again.stdout) == (1, "")
     assert again.stderr.startswith('busq: bus "letters" exists')
-    assert run("create", "letters", "--exist-ok", "--peers", "3").exit_code == 0
-    assert run("create", "letters", "--exist-ok", "--peers", "4").exit_code != 0
+    assert run_command("create", "letters", "--exist-ok", "--peers", "3").exit_code == 0
+    assert run_command("create", "letters", "--exist-ok", "--peers", "4").exit_code != 0
 
-    assert run("create", "group", "--order", "skeen", "--peers", "2").exit_code == 0
-    assert json.loads(run("info", "group", "--interval", "0", "--json").stdout)["order"] == "skeen"
-    assert run("rm", "letters", "group").exit_code == 0
+    assert run_command("create", "group", "--order", "skeen", "--peers", "2").exit_code == 0
+    assert json.loads(run_command("info", "group", "--interval", "0", "--json").stdout)["order"] == "skeen"
+    assert run_command("rm", "letters", "group").exit_code == 0
 
 
 def test_a_temporary_bus_lasts_as_long_as_the_command_that_made_it(
@@ -457,12 +451,12 @@ def test_a_temporary_bus_lasts_as_long_as_the_command_that_made_it(
 ) -> None:
     made = start("create", "letters", "--temporary")
     wait_until((buses / "letters").exists, what="the bus is there")
-    assert json.loads(run("info", "letters", "--interval", "0", "--json").stdout)["temporary"] is True
-    assert "; temporary" in run("info", "letters", "--interval", "0").stdout
-    assert re.search(r"letters .* yes *$", run("ls").stdout, re.MULTILINE)
+    assert json.loads(run_command("info", "letters", "--interval", "0", "--json").stdout)["temporary"] is True
+    assert "; temporary" in run_command("info", "letters", "--interval", "0").stdout
+    assert re.search(r"letters .* yes *$", run_command("ls").stdout, re.MULTILINE)
     made.terminate()
     assert made.wait() == 0
-    assert run("ls").stdout == "no buses\n"
+    assert run_command("ls").stdout == "no buses\n"
 
 
 def test_a_file_that_is_no_bus_is_pointed_out(buses: Path) -> None:
@@ -470,13 +464,13 @@ def test_a_file_that_is_no_bus_is_pointed_out(buses: Path) -> None:
     stranger.write_bytes(b"x" * 10_000)
     stranger.chmod(0o600)
     try:
-        result = run("ls")
+        result = run_command("ls")
         assert result.exit_code == 1
         assert "stranger: " in result.stdout
         assert "not a bus" in result.stdout
-        found = json.loads(run("ls", "--json").stdout)["buses"]
+        found = json.loads(run_command("ls", "--json").stdout)["buses"]
         assert [list(facts) for facts in found] == [["name", "error"]]
-        shown = run("info", "stranger")
+        shown = run_command("info", "stranger")
         assert (shown.exit_code, shown.stdout) == (1, "")
         assert "not a bus" in shown.stderr
     finally:
@@ -488,7 +482,7 @@ def test_a_file_that_is_no_bus_is_pointed_out(buses: Path) -> None:
     [["info", "orders"], ["rm", "orders"], ["send", "orders", "bob", "--data", "x"], ["recv", "orders", "--name", "b"]],
 )
 def test_a_bus_that_is_not_there_is_exit_code_1(buses: Path, arguments: Sequence[str]) -> None:
-    result = run(*arguments)
+    result = run_command(*arguments)
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith('busq: there is no bus "orders"')
     assert result.stderr.count("\n") == 1
@@ -506,8 +500,8 @@ def orders(buses: Path) -> Iterator[busq.Bus]:
 
 def test_send_reaches_all_receivers_at_once(orders: busq.Bus) -> None:
     with orders.join("bob") as bob, orders.join("cleo") as cleo:
-        assert run("send", "orders", "bob", "cleo", "--data", "grüß dich", "--name", "ann").exit_code == 0
-        assert run("send", "orders", "cleo", stdin=b"\x00\xff from stdin").exit_code == 0
+        assert run_command("send", "orders", "bob", "cleo", "--data", "grüß dich", "--name", "ann").exit_code == 0
+        assert run_command("send", "orders", "cleo", input=b"\x00\xff from stdin").exit_code == 0
         message = bob.recv(1)
         assert (message.sender, message.data) == ("ann", "grüß dich".encode())
         assert [cleo.recv(1).data for _ in range(2)] == ["grüß dich".encode(), b"\x00\xff from stdin"]
@@ -532,7 +526,7 @@ def test_a_message_that_cannot_be_sent(orders: busq.Bus, arguments: Sequence[str
         early.close()  # its slot is taken by the next peer that joins, so "gone" is still remembered
         for _ in range(4):
             bob.send("full", b"")
-        result = run("send", "orders", *arguments, "--data", "x")
+        result = run_command("send", "orders", *arguments, "--data", "x")
         assert (result.exit_code, result.stdout) == (code, "")
         assert result.stderr.startswith(line)
         assert result.stderr.count("\n") == 1
@@ -574,7 +568,7 @@ def test_recv_as_json_lines_ends_with_the_bus(orders: busq.Bus, start: Callable[
 
 
 def test_recv_that_waits_in_vain_is_exit_code_1(orders: busq.Bus) -> None:
-    result = run("recv", "orders", "--name", "bob", "--timeout", "0.05")
+    result = run_command("recv", "orders", "--name", "bob", "--timeout", "0.05")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
 
 
@@ -608,7 +602,7 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback(
 
 
 def test_bench_measures_busq_alone(buses: Path) -> None:
-    result = run("bench", "--workloads", "ping_pong", "--repeats", "1", "--seconds", "0.05", "--json")
+    result = run_command("bench", "--workloads", "ping_pong", "--repeats", "1", "--seconds", "0.05", "--json")
     found = json.loads(result.stdout)
     ours = [point for point in found["points"] if point["peer"] == "busq"]
     assert [(point["workload"], point["status"], point["lost"]) for point in ours] == [("ping_pong", "ok", 0)]
@@ -618,7 +612,7 @@ def test_bench_measures_busq_alone(buses: Path) -> None:
 def test_bench_with_peers_prints_ratios_and_writes_them(buses: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     arguments = ["--peers", "busq,mp.Pipe", "--workloads", "one_to_one", "--sizes", "64"]
-    result = run("bench", *arguments, "--repeats", "1", "--seconds", "0.05", "--output", str(tmp_path))
+    result = run_command("bench", *arguments, "--repeats", "1", "--seconds", "0.05", "--output", str(tmp_path))
     assert result.exit_code in (0, 1)
     assert "mp.Pipe" in result.stdout
     found = json.loads((tmp_path / "busq-bench.json").read_text())

@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import Child, wait_until
+from click.testing import Result
+from conftest import Child, run_command, wait_until
 
 import busq
-from busq.cli import commands
 
 
 @pytest.fixture
@@ -22,10 +21,6 @@ def orders(own_directory: Path) -> Iterator[busq.Bus]:
     """A bus by that name in a directory of its own."""
     with busq.Bus.create("orders", peers=16, capacity=64, arena=1 << 21) as bus:
         yield bus
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, list(arguments), prog_name="busq")
 
 
 def lines(result: Result) -> list[str]:
@@ -48,13 +43,13 @@ def send(bus: busq.Bus, to: str, *texts: str) -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_queue_is_made_before_its_readers(orders: busq.Bus, shared: bool) -> None:
     flags = ["--shared"] if shared else []
-    assert lines(run("queue", "create", "orders", "jobs", "--durable", *flags)) == []
-    assert lines(run("queue", "create", "orders", "jobs", "--durable", *flags)) == []
+    assert lines(run_command("queue", "create", "orders", "jobs", "--durable", *flags)) == []
+    assert lines(run_command("queue", "create", "orders", "jobs", "--durable", *flags)) == []
     assert (facts(orders, "jobs")["durable"], facts(orders, "jobs")["consumers"]) == (True, 0 if shared else None)
     send(orders, "jobs", "for whoever comes")
-    got = run("recv", "orders", "--name", "jobs", "--durable", "--resume", "--count", "1", *flags)
+    got = run_command("recv", "orders", "--name", "jobs", "--durable", "--resume", "--count", "1", *flags)
     assert lines(got) == ["for whoever comes"]
-    other = run("queue", "create", "orders", "jobs", *([] if shared else ["--shared"]))
+    other = run_command("queue", "create", "orders", "jobs", *([] if shared else ["--shared"]))
     assert other.exit_code == 2
     assert "queue 'jobs' is there, and durable and " in other.stderr
 
@@ -82,9 +77,9 @@ def test_what_was_not_acknowledged_comes_again(orders: busq.Bus) -> None:
     how = ["--name", "jobs", "--durable", "--resume", "--shared", "--count", "1", "--json"]
     with orders.join("jobs", shared=True, durable=True, resume=True) as reader:
         assert reader.recv(ack=True).data == b"1"
-    first = json.loads(run("recv", "orders", *how, "--ack").stdout)
+    first = json.loads(run_command("recv", "orders", *how, "--ack").stdout)
     assert (first["data"], first["redelivered"]) == ("1", True)
-    second = json.loads(run("recv", "orders", *how, "--ack").stdout)
+    second = json.loads(run_command("recv", "orders", *how, "--ack").stdout)
     assert (second["data"], second["redelivered"]) == ("2", False)
     assert [one.data for one in orders.peek("jobs")] == [b"3"]
 
@@ -103,8 +98,8 @@ def test_a_look_takes_nothing_and_shows_all_in_order(orders: busq.Bus, how: str)
         for number in range(4, 20):
             (ann if number % 2 else bob).send(["jobs", "ann", "bob"], b"%d" % number)
         for _ in range(2):
-            assert lines(run("queue", "peek", "orders", "jobs", "--count", "2")) == ["1", "2"]
-        shown = json.loads(run("queue", "peek", "orders", "jobs", "--json").stdout)["messages"]
+            assert lines(run_command("queue", "peek", "orders", "jobs", "--count", "2")) == ["1", "2"]
+        shown = json.loads(run_command("queue", "peek", "orders", "jobs", "--json").stdout)["messages"]
         assert [(one["sender"], one["kind"]) for one in shown[:3]] == [
             ("ann", "data"),
             ("bob", "data"),
@@ -141,7 +136,7 @@ def take_and_wait(count: int) -> None:
 
 def test_a_look_at_a_queue_that_is_not_there_is_exit_code_1(orders: busq.Bus) -> None:
     for command in (["peek", "orders", "jobs"], ["drain", "orders", "jobs", "other"]):
-        result = run("queue", *command)
+        result = run_command("queue", *command)
         assert (result.exit_code, result.stdout) == (1, "")
         assert "there is no queue 'jobs' on " in result.stderr
 
@@ -178,9 +173,9 @@ def test_messages_are_moved_in_order_as_they_are(orders: busq.Bus, shared: bool)
         for number in range(10):
             boss.send("jobs", b"%d" % number)
         boss.send_object("jobs", {"a": bytes(100_000)})
-    moved = run("queue", "drain", "orders", "jobs", "other", "--count", "3")
+    moved = run_command("queue", "drain", "orders", "jobs", "other", "--count", "3")
     assert (moved.exit_code, moved.stderr) == (0, "moved 3\n")
-    assert json.loads(run("queue", "drain", "orders", "jobs", "other", "--json").stdout) == {"moved": 8}
+    assert json.loads(run_command("queue", "drain", "orders", "jobs", "other", "--json").stdout) == {"moved": 8}
     assert orders.peek("jobs") == []
     with orders.join("other", resume=True) as other:
         assert [other.recv(0).data for _ in range(10)] == [b"%d" % number for number in range(10)]
@@ -192,7 +187,7 @@ def test_messages_are_moved_to_another_bus(orders: busq.Bus) -> None:
     send(orders, "jobs", "1")
     with busq.Bus.create("new") as new:
         new.create_queue("jobs", shared=True)
-        assert run("queue", "drain", "orders", "jobs", "jobs", "--to-bus", "new").stderr == "moved 1\n"
+        assert run_command("queue", "drain", "orders", "jobs", "jobs", "--to-bus", "new").stderr == "moved 1\n"
         assert [one.data for one in new.peek("jobs")] == [b"1"]
 
 
@@ -200,7 +195,7 @@ def test_a_queue_is_not_moved_to_itself(orders: busq.Bus) -> None:
     orders.create_queue("jobs")
     send(orders, "jobs", "1")
     for where in ([], ["--to-bus", "orders"]):
-        result = run("queue", "drain", "orders", "jobs", "jobs", "--count", "2", *where)
+        result = run_command("queue", "drain", "orders", "jobs", "jobs", "--count", "2", *where)
         assert (result.exit_code, "expected another queue" in result.stderr) == (1, True)
     assert [one.data for one in orders.peek("jobs")] == [b"1"]
 
@@ -211,7 +206,7 @@ def test_what_can_not_be_handed_on_stays(orders: busq.Bus) -> None:
     with orders.join("boss") as boss:
         boss.send("jobs", b"1")
         boss.send("jobs", b"2", handles=[boss.node().handle])
-        result = run("queue", "drain", "orders", "jobs", "other")
+        result = run_command("queue", "drain", "orders", "jobs", "other")
         assert result.exit_code == 1
         assert "moved 1\n" in result.stderr
         assert "only data and objects can be handed on" in result.stderr

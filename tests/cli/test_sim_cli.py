@@ -6,14 +6,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import command_json, run_command
 
 from busq import replay, workload
-from busq.cli import commands
 from busq.execution import Execution
 from busq.lab.sweep import pool
 
@@ -21,15 +21,8 @@ VERDICTS = {"lost", "duplicated", "phantom", "fifo", "causal", "consistent", "to
 TINY = ["--seeds", "2", "--messages", "6", "--jobs", "1"]
 
 
-def run(*arguments: Any) -> Result:
-    return CliRunner().invoke(commands, ["sim", *map(str, arguments)], prog_name="busq")
-
-
-def as_json(*arguments: Any, code: int = 0) -> dict[str, Any]:
-    result = run(*arguments, "--json")
-    assert result.exit_code == code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+run = partial(run_command, "sim")
+as_json = partial(command_json, "sim")
 
 
 # ---- figures ----

@@ -12,20 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, run_command
 
 import busq
-from busq.cli import commands
 from busq.ops import top
 from busq.ops.metrics import exposition
 
 SAMPLE = re.compile(r'(\w+)\{((?:\w+="(?:[^"\\\n]|\\.)*",?)+)\} (\S+)')
-
-
-def run(*arguments: str) -> Result:
-    """A command in this process."""
-    return CliRunner().invoke(commands, list(arguments), prog_name="busq")
 
 
 def look(sent: int, *, slot: int = 0, created_s: float = 1.0) -> dict[str, Any]:
@@ -65,31 +58,31 @@ def test_top_shows_the_peers_of_all_buses(own_directory: Path) -> None:
     with busq.Bus.create("orders", temporary=True) as bus, bus.join("ann") as ann, bus.join("bob"):
         ann.send_many([("bob", b"x")] * 3)
         with busq.Bus.create("mails", temporary=True) as mails, mails.join("cleo"):
-            shown = run("top", "--count", "2", "--interval", "0.01")
+            shown = run_command("top", "--count", "2", "--interval", "0.01")
             assert (shown.exit_code, shown.stderr) == (0, "")
             for peer in ("orders ann", "orders bob", "mails cleo"):
                 assert len(re.findall(peer.replace(" ", " +"), shown.stdout)) == 2
             assert re.search(r"bob +live +- +- +3 ", shown.stdout)
-            looks = run("top", "--count", "2", "--interval", "0.01", "--json").stdout.splitlines()
+            looks = run_command("top", "--count", "2", "--interval", "0.01", "--json").stdout.splitlines()
             for found in map(json.loads, looks):
                 assert found["interval_s"] > 0
                 assert [facts["name"] for facts in found["buses"]] == ["mails", "orders"]
                 peers = {peer["name"]: peer for peer in found["buses"][1]["peers"]}
                 assert (peers["ann"]["sent"], peers["ann"]["sent_per_s"], peers["bob"]["depth"]) == (3, 0, 3)
             assert len(looks) == 2
-            only = run("top", "mails", "--count", "1", "--interval", "0.01").stdout
+            only = run_command("top", "mails", "--count", "1", "--interval", "0.01").stdout
             assert "cleo" in only
             assert "ann" not in only
 
 
 def test_top_of_no_bus(own_directory: Path) -> None:
-    assert run("top", "--count", "1", "--interval", "0.01").stdout == "no peers\n"
-    missing = run("top", "orders", "--count", "1", "--interval", "0.01")
+    assert run_command("top", "--count", "1", "--interval", "0.01").stdout == "no peers\n"
+    missing = run_command("top", "orders", "--count", "1", "--interval", "0.01")
     assert (missing.exit_code, missing.stdout) == (
         1,
         'orders: there is no bus "orders"; create it first\nno peers\n',
     )
-    assert run("top", "--interval", "0").exit_code == 2
+    assert run_command("top", "--interval", "0").exit_code == 2
 
 
 @pytest.mark.parametrize("end", ["reader", "interrupt"])
@@ -140,7 +133,7 @@ def test_metrics_are_the_counters(own_directory: Path) -> None:
     with busq.Bus.create("orders", peers=7, temporary=True) as bus, bus.join("ann") as ann, bus.join("bob") as bob:
         ann.send_many([("bob", b"x")] * 3)
         bob.recv(0)
-        result = run("metrics")
+        result = run_command("metrics")
         assert (result.exit_code, result.stderr) == (0, "")
         found = samples(result.stdout)
         ann_is, bob_is = 'bus="orders",peer="ann",slot="0"', 'bus="orders",peer="bob",slot="1"'
@@ -149,7 +142,7 @@ def test_metrics_are_the_counters(own_directory: Path) -> None:
         assert found["busq_peer_sent_messages_total", ann_is] == 3
         assert found["busq_peer_received_messages_total", bob_is] == 1
         assert found["busq_peer_queue_messages", bob_is] == 2
-        assert run("metrics", "orders").stdout.count("busq_bus_up{") == 1
+        assert run_command("metrics", "orders").stdout.count("busq_bus_up{") == 1
 
 
 def test_a_bus_that_cannot_be_opened_is_down(own_directory: Path) -> None:
@@ -158,7 +151,7 @@ def test_a_bus_that_cannot_be_opened_is_down(own_directory: Path) -> None:
     stranger.chmod(0o600)
     try:
         for names, text in ((["stranger"], "stranger: "), (["nothing"], "there is no bus"), ([], "stranger: ")):
-            result = run("metrics", *names)
+            result = run_command("metrics", *names)
             assert result.exit_code == 1
             assert list(samples(result.stdout).values()) == [0]
             assert text in result.stderr

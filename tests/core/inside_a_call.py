@@ -15,7 +15,7 @@ from conftest import uncollected
 
 @functools.cache
 def places(code: Any) -> frozenset[int]:
-    """Where CPython runs the handlers of signals."""
+    """Where CPython runs the handlers of signals: behind a call, where a function begins, and where a loop turns."""
     ones = list(dis.get_instructions(code))
     behind = {after.offset for one, after in itertools.pairwise(ones) if one.opname.startswith(("CALL", "RESUME"))}
     return frozenset(behind | {one.argval for one in ones if "BACKWARD" in one.opname})

@@ -675,10 +675,12 @@ print("survived")
 """
 
 
-def in_small_file_system(directory: Path, options: str, code: str) -> str:
-    """Run code with a tmpfs of its own mounted on the directory, in a mount namespace that goes with it."""
+def in_small_file_system(path: Path, options: str, code: str) -> str:
+    """Run code with a tmpfs of its own as the directory of buses, in a mount namespace that goes with it."""
     if os.geteuid() != 0 or not shutil.which("unshare") or not shutil.which("mount"):
         pytest.skip("needs root, unshare and mount")
+    directory = path / "small"
+    directory.mkdir()
     script = 'mount -t tmpfs -o "$1" tmpfs "$2" || exit 77; exec "$3" -c "$4"'
     command = ["unshare", "-m", "sh", "-c", script, "sh", options, str(directory), sys.executable, code]
     done = subprocess.run(
@@ -693,14 +695,12 @@ def in_small_file_system(directory: Path, options: str, code: str) -> str:
     if done.returncode == 77 or (done.returncode == 1 and "unshare" in done.stderr):
         pytest.skip(f"can't mount here: {done.stderr}")
     assert done.returncode == 0, done.stderr
+    assert list(directory.iterdir()) == []
     return done.stdout
 
 
 def test_a_full_file_system_is_no_space_at_creation_and_never_a_bus_error_later(tmp_path: Path) -> None:
-    directory = tmp_path / "small"
-    directory.mkdir()
-    assert in_small_file_system(directory, "size=1m,mode=0700", FULL) == "survived\n"
-    assert list(directory.iterdir()) == []
+    assert in_small_file_system(tmp_path, "size=1m,mode=0700", FULL) == "survived\n"
 
 
 MANY = """
@@ -715,10 +715,7 @@ print("all of 200")
 
 
 def test_two_programs_with_many_queues_share_a_small_file_system(tmp_path: Path) -> None:
-    directory = tmp_path / "small"
-    directory.mkdir()
-    assert in_small_file_system(directory, "size=64m,mode=0700", MANY) == "all of 200\n" * 2
-    assert list(directory.iterdir()) == []
+    assert in_small_file_system(tmp_path, "size=64m,mode=0700", MANY) == "all of 200\n" * 2
 
 
 LATE = """
@@ -765,16 +762,13 @@ print("survived")
 
 
 def test_memory_that_is_reserved_late_is_no_space_where_it_is_needed_and_never_a_bus_error(tmp_path: Path) -> None:
-    directory = tmp_path / "small"
-    directory.mkdir()
-    said = in_small_file_system(directory, "size=12m,mode=0700", LATE).splitlines()
+    said = in_small_file_system(tmp_path, "size=12m,mode=0700", LATE).splitlines()
     assert said == [
         "no space for what never fits",
         "no space for a peer",
         "no space for a message",
         "survived",
     ]
-    assert list(directory.iterdir()) == []
 
 
 SHORT = """
@@ -865,18 +859,13 @@ print("all came")
 
 
 def test_a_queue_on_a_full_file_system_goes_on_and_takes_more_when_there_is_some(tmp_path: Path) -> None:
-    directory = tmp_path / "small"
-    directory.mkdir()
-    said = in_small_file_system(directory, "size=12m,mode=0700", SHORT)
+    said = in_small_file_system(tmp_path, "size=12m,mode=0700", SHORT)
     assert said.splitlines()[1:] == ["all came"], said
-    assert list(directory.iterdir()) == []
 
 
 def test_a_file_system_without_inodes_is_no_space(tmp_path: Path) -> None:
-    directory = tmp_path / "small"
-    directory.mkdir()
     code = "import busq\ntry: busq.Bus.create('x', arena=4096)\nexcept busq.NoSpace: print('no space')"
-    assert in_small_file_system(directory, "size=1m,nr_inodes=1,mode=0700", code) == "no space\n"
+    assert in_small_file_system(tmp_path, "size=1m,nr_inodes=1,mode=0700", code) == "no space\n"
 
 
 def lowest_free_descriptor() -> int:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
 import busq
-from busq.cli import commands
 
 
 @pytest.fixture
@@ -44,7 +43,7 @@ def test_a_missing_directory_is_named_with_what_to_do(missing: Path, call: Calla
     ids=" ".join,
 )
 def test_every_command_says_so(missing: Path, command: list[str]) -> None:
-    done = CliRunner().invoke(commands, command, prog_name="busq")
+    done = run_command(*command)
     assert done.exit_code != 0
     assert f"BUSQ_DIR names '{missing}', and there is no such directory" in " ".join(done.output.split())
 

@@ -14,11 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from conftest import Child, wait_until
+from conftest import Child, run_command, wait_until
 
 import busq
-from busq.cli import commands
 
 
 def wipe(directory: Path) -> None:
@@ -28,7 +26,7 @@ def wipe(directory: Path) -> None:
 
 
 def doctor(*names: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(CliRunner().invoke(commands, ["doctor", "--json", *names]).stdout)
+    found: dict[str, object] = json.loads(run_command("doctor", "--json", *names).stdout)
     return found
 
 
@@ -70,7 +68,7 @@ def test_a_name_that_was_removed_by_busq_is_not_missed(own_directory: Path, how:
     with warnings.catch_warnings(), busq.Bus.create("orders", temporary=how == "temporary") as bus:
         warnings.simplefilter("error")
         if how == "rm":
-            assert CliRunner().invoke(commands, ["rm", "orders"]).exit_code == 0
+            assert run_command("rm", "orders").exit_code == 0
         else:
             busq.Bus.unlink("orders")
         bus.join("ann").close()

@@ -14,20 +14,12 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from conftest import PATIENCE_S, fresh_python, wait_until
+from conftest import PATIENCE_S, depth, fresh_python, pattern, wait_until
 
 import busq
 
 LARGE = 100_000
 SMALL = 100
-
-
-def pattern(size: int, number: int = 0) -> bytes:
-    return random.Random(number).randbytes(size)
-
-
-def depth(bus: busq.Bus, name: str) -> int:
-    return next(p["depth"] for p in bus.stats()["peers"] if p["name"] == name and p["alive"])
 
 
 @pytest.mark.parametrize("size", [0, SMALL, LARGE])

@@ -19,20 +19,12 @@ from typing import Any
 
 import pytest
 from calls import Picture
-from conftest import PATIENCE_S, Child, fresh_python
+from conftest import PATIENCE_S, Child, depth, fresh_python, pattern
 
 import busq
 from busq._port import objects as _objects
 
 SMALL, LARGE = 100, 100_000
-
-
-def pattern(size: int, number: int = 0) -> bytes:
-    return random.Random(number).randbytes(size)
-
-
-def depth(bus: busq.Bus, name: str) -> int:
-    return next(int(p["depth"]) for p in bus.stats()["peers"] if p["name"] == name and p["alive"])
 
 
 @dataclasses.dataclass

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Child, fresh_python, uncollected, wait_until
+from conftest import Child, depth, fresh_python, uncollected, wait_until
 
 import busq
 from busq._native import _core as core
@@ -92,10 +92,6 @@ def strike_everywhere(prepare: Callable[[], Any], call: Callable[[Any], Any], ju
         if error is not None:
             judge(given, error)
     raise AssertionError("it never came through")
-
-
-def depth(bus: busq.Bus, name: str) -> int:
-    return next(int(p["depth"]) for p in bus.stats()["peers"] if p["name"] == name and p["alive"])
 
 
 def pattern(size: int, number: int) -> bytes:

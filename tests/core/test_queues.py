@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dis
 import functools
 import gc
 import importlib.util
@@ -33,6 +32,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import PATIENCE_S, TESTS, Child, fresh_python, uncollected, wait_until
+from on_top import places
 
 import busq
 from busq import queues
@@ -792,14 +792,6 @@ def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> No
     rounds(under_fire, lambda: queue.put("one"), check)
 
 
-@functools.cache
-def struck(code: Any) -> frozenset[int]:
-    """Where CPython runs the handlers of signals: behind a call, where a function begins, and where a loop turns."""
-    ones = list(dis.get_instructions(code))
-    behind = {after.offset for one, after in itertools.pairwise(ones) if one.opname.startswith(("CALL", "RESUME"))}
-    return frozenset(behind | {one.argval for one in ones if "BACKWARD" in one.opname})
-
-
 class Strike:
     """Raises at one of these places in a call, in whatever function that is."""
 
@@ -808,7 +800,7 @@ class Strike:
 
     def __call__(self, frame: Any, event: str, argument: Any) -> Any:
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti in struck(frame.f_code):
+        if event == "opcode" and frame.f_lasti in places(frame.f_code):
             self.at -= 1
             if not self.at:
                 sys.settrace(None)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asker import Asker
 from conftest import PATIENCE_S, Child, wait_until
 
 import busq
@@ -19,27 +20,6 @@ from busq import aio
 
 Fork = Callable[..., Child]
 MakeBus = Callable[..., busq.Bus]
-
-
-class Asker(threading.Thread):
-    """A thread that asks without a timeout."""
-
-    def __init__(self, peer: busq.Peer, to: str, data: bytes) -> None:
-        super().__init__(daemon=True)
-        self._peer, self._to, self._data = peer, to, data
-        self._outcome: Any = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._outcome = self._peer.ask(self._to, self._data).data
-        except BaseException as error:
-            self._outcome = error
-
-    def outcome(self) -> Any:
-        self.join(PATIENCE_S)
-        assert not self.is_alive(), "ask does not end"
-        return self._outcome
 
 
 def reply_at_length(peer: busq.Peer) -> None:

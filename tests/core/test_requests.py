@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from asker import Asker
 from conftest import PATIENCE_S, Child, wait_until
 
 import busq
@@ -51,28 +52,6 @@ def serving(peer: busq.Peer, answer: Callable[[busq.Message], bytes] = lambda me
     finally:
         peer.close()
         thread.join()
-
-
-class Asker(threading.Thread):
-    """A thread that asks bob."""
-
-    def __init__(self, peer: busq.Peer, data: bytes, timeout: float | None = None) -> None:
-        super().__init__()
-        self._peer, self._data, self._timeout = peer, data, timeout
-        self._outcome: Any = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._outcome = self._peer.ask("bob", self._data, timeout=self._timeout)
-        except BaseException as error:
-            self._outcome = error
-
-    def outcome(self) -> Any:
-        """What came of it: a message or an error."""
-        self.join(PATIENCE_S)
-        assert not self.is_alive(), "ask does not end"
-        return self._outcome
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -321,7 +300,7 @@ def test_replies_that_nobody_waits_for_hold_nobody_up(make_bus: Callable[..., bu
 def test_a_reply_that_waits_for_room_is_dropped_when_its_asker_gives_up(make_bus: Callable[..., busq.Bus]) -> None:
     bus = make_bus(capacity=1, arena=1 << 16)
     alice, bob = bus.join("alice"), bus.join("bob")
-    asker = Asker(alice, b"", 1)
+    asker = Asker(alice, "bob", b"", 1)
     request = bob.recv(timeout=PATIENCE_S)
     bob.send("bob", bytes(1 << 16))  # no memory is left for a reply
     view = bob.recv(timeout=PATIENCE_S).view()
@@ -365,7 +344,7 @@ def test_a_successor_is_another_one(bus: busq.Bus, fork: Callable[..., Child]) -
     alice = bus.join("alice")
     for _ in range(5):
         bob = bus.join("bob", resume=True)
-        asker = Asker(alice, b"silence")
+        asker = Asker(alice, "bob", b"silence")
         assert bob.recv(timeout=PATIENCE_S).data == b"silence"
         bob.close()
         with bus.join("bob", resume=True):
@@ -406,7 +385,7 @@ def test_replying_to_the_dead(bus: busq.Bus, fork: Callable[..., Child]) -> None
 
 def test_a_closed_peer_neither_asks_nor_replies(bus: busq.Bus) -> None:
     alice, bob = bus.join("alice"), bus.join("bob")
-    asker = Asker(alice, b"")
+    asker = Asker(alice, "bob", b"")
     request = bob.recv(timeout=PATIENCE_S)
     alice.close()
     assert isinstance(asker.outcome(), busq.ShutDown)
@@ -424,7 +403,7 @@ def test_a_closed_peer_neither_asks_nor_replies(bus: busq.Bus) -> None:
 
 def test_a_bus_that_is_shut_down_lets_askers_go(bus: busq.Bus) -> None:
     alice, bob = bus.join("alice"), bus.join("bob")
-    asker = Asker(alice, b"")
+    asker = Asker(alice, "bob", b"")
     request = bob.recv(timeout=PATIENCE_S)
     bus.shutdown()
     assert isinstance(asker.outcome(), busq.ShutDown)
@@ -643,14 +622,14 @@ def test_of_the_threads_that_wait_one_looks_and_the_others_sleep_ever_longer(bus
         return sleep(self, request, slice_ns)
 
     monkeypatch.setattr(_requests.Requests, "_sleep", count)
-    askers = [Asker(alice, b"%d" % number) for number in range(4)]
+    askers = [Asker(alice, "bob", b"%d" % number) for number in range(4)]
     wait_until(lambda: len(slices) == 3 and min(map(len, slices.values())) >= 3)
     for one in slices.values():
         assert all(later == 2 * earlier for earlier, later in itertools.pairwise(one[:3]))
     for _ in askers:
         request = bob.recv(timeout=PATIENCE_S)
         request.reply(request.data)
-    assert [asker.outcome().data for asker in askers] == [b"0", b"1", b"2", b"3"]
+    assert [asker.outcome() for asker in askers] == [b"0", b"1", b"2", b"3"]
 
 
 # ---- in an event loop ----

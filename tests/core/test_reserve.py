@@ -15,17 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, Child, wait_until
+from conftest import PATIENCE_S, Child, pattern, wait_until
 
 import busq
 
 LARGE = 300_000
 SIZES = [0, 1, 100, 511, 512, 5000, LARGE]
 ARENA = 1 << 20
-
-
-def pattern(size: int, number: int = 0) -> bytes:
-    return random.Random(number).randbytes(size)
 
 
 def used(bus: busq.Bus) -> int:

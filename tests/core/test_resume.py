@@ -117,7 +117,6 @@ TABLE: list[tuple[str, Callable[[busq.Peer], Any], list[tuple[int, bool]]]] = [
 ]
 
 
-@pytest.mark.parametrize("stale", ["", "1"], ids=["", "lost-proposals"])
 @pytest.mark.parametrize("durable", [False, True], ids=["", "durable"])
 @pytest.mark.parametrize(("do", "comes"), [row[1:] for row in TABLE], ids=[row[0].replace(" ", "-") for row in TABLE])
 def test_what_comes_again(
@@ -129,7 +128,6 @@ def test_what_comes_again(
     durable: bool,
     stale: str,
 ) -> None:
-    monkeypatch.setenv("BUSQ_STALE_PROPOSALS", stale)
     alice, carol = bus.join("alice"), bus.join("carol")
     bus.join("bob", durable=durable).close()
     if durable:
@@ -627,7 +625,6 @@ def received_of(peer: busq.Peer) -> list[bytes]:
     return []
 
 
-@pytest.mark.parametrize("stale", ["", "1"], ids=["", "lost-proposals"])
 def test_a_multicast_whose_sender_was_killed_is_there_for_the_successor_too_or_for_nobody(
     make_bus: Callable[..., busq.Bus],
     fork: Callable[..., Child],
@@ -635,7 +632,6 @@ def test_a_multicast_whose_sender_was_killed_is_there_for_the_successor_too_or_f
     seed: int,
     stale: str,
 ) -> None:
-    monkeypatch.setenv("BUSQ_STALE_PROPOSALS", stale)
     rng = random.Random(seed)
     bus = make_bus(capacity=1024)
     carol = bus.join("carol")
@@ -660,7 +656,6 @@ def test_a_multicast_whose_sender_was_killed_is_there_for_the_successor_too_or_f
 # ---- stopped ----
 
 
-@pytest.mark.parametrize("stale", ["", "1"], ids=["", "lost-proposals"])
 def test_nobody_waits_for_a_stopped_sender(
     make_bus: Callable[..., busq.Bus],
     fork: Callable[..., Child],
@@ -669,7 +664,6 @@ def test_nobody_waits_for_a_stopped_sender(
     stale: str,
 ) -> None:
     """A busy sender is stopped at random moments, often in the middle of a multicast; later messages come soon."""
-    monkeypatch.setenv("BUSQ_STALE_PROPOSALS", stale)
     rng = random.Random(seed)
     bus = make_bus(capacity=4096, arena=8 << 20)
     alice, bob, carol = bus.join("alice"), bus.join("bob"), bus.join("carol")

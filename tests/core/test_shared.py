@@ -102,12 +102,10 @@ def test_each_message_goes_to_one_of_four(
     assert bus.stats()["arena_used_bytes"] < 1 << 20
 
 
-@pytest.mark.parametrize("stale", ["", "1"], ids=["", "lost-proposals"])
 def test_multicasts_come_in_the_order_of_the_others(
     make_bus: Callable[..., busq.Bus], fork: Callable[..., Child], monkeypatch: pytest.MonkeyPatch, stale: str
 ) -> None:
     """A message to the queue and to others has one place in the order of all."""
-    monkeypatch.setenv("BUSQ_STALE_PROPOSALS", stale)
     bus = make_bus(peers=16, capacity=4096)
     readers = [bus.join("jobs", shared=True) for _ in range(2)]
     witness = bus.join("witness")

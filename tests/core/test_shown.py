@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from calls import Picture
-from conftest import PATIENCE_S, Child
+from conftest import PATIENCE_S, Child, depth
 
 import busq
 
@@ -25,10 +25,6 @@ SMALL, LARGE = 100, 200_000
 
 def pattern(number: int, size: int = LARGE) -> bytes:
     return bytes([number % 251 + 1]) * size
-
-
-def depth(bus: busq.Bus, name: str) -> int:
-    return next(int(p["depth"]) for p in bus.stats()["peers"] if p["name"] == name and p["alive"])
 
 
 class Head(ctypes.Structure):

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
 from busq.check import ORDERINGS, lattice, run
-from busq.cli import check_tables, commands
+from busq.cli import check_tables
 from busq.lab.check.queues import fits
 from busq.stage import Stage
 
@@ -102,17 +102,17 @@ def test_what_is_asked_for_is_handed_on_and_read_again() -> None:
 
 def test_the_lattice_is_printed_as_a_table_and_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_tables, "make_lattice", functools.partial(lattice, ["none"]))
-    told = CliRunner().invoke(commands, ["check", "--lattice", "--markdown"])
+    told = run_command("check", "--lattice", "--markdown")
     assert told.exit_code == 0
     lines = [line.strip("|") for line in told.stdout.splitlines()]
     heads, _, row = ([cell.strip() for cell in line.split("|")] for line in lines)
     assert heads == ["order", *ORDERINGS]
     assert row == ["none", *["4"] * len(ORDERINGS)]
-    points = json.loads(CliRunner().invoke(commands, ["check", "--lattice", "--json"]).stdout)["points"]
+    points = json.loads(run_command("check", "--lattice", "--json").stdout)["points"]
     assert [one["property"] for one in points] == list(ORDERINGS)
     expected = {"order": "none", "property": "total", "claimed": False, "holds": False, "complete": False, "steps": 4}
     assert {name: points[-1][name] for name in expected} == expected
-    assert CliRunner().invoke(commands, ["check", "--lattice", "--all"]).exit_code == 2
+    assert run_command("check", "--lattice", "--all").exit_code == 2
 
 
 def test_the_lattice_as_a_picture_says_what_each_cell_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_the_lattice_as_a_picture_says_what_each_cell_is(monkeypatch: pytest.Mon
     some = functools.partial(lattice, ["mfss", "none"], ["causal", "synchronous", "total"])
     monkeypatch.setattr(check_tables, "make_lattice", some)
     path = tmp_path / "lattice.svg"
-    told = CliRunner().invoke(commands, ["check", "--lattice", "--json", "--plot", str(path)])
+    told = run_command("check", "--lattice", "--json", "--plot", path)
     assert (told.exit_code, told.stderr) == (0, f"wrote {path}\n")
     assert [one["vacuous"] for one in json.loads(told.stdout)["points"]] == [False, False, True, False, False, False]
     drawn = re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def test_the_lattice_as_a_picture_says_what_each_cell_is(monkeypatch: pytest.Mon
     }
     assert set(drawn) == {"mfss", "none", "causal", "synchronous", "total", "holds", "vacuous", "4", *legend}
     assert (len(drawn), drawn.count("4")) == (14, 4)
-    refused = CliRunner().invoke(commands, ["check", "fifo", "--plot", str(path)])
+    refused = run_command("check", "fifo", "--plot", path)
     assert (refused.exit_code, "--plot is for --lattice" in refused.stderr) == (2, True)
 
 

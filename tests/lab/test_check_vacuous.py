@@ -7,10 +7,9 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
 from busq.check import run
-from busq.cli import commands
 from busq.lab.check.vacuous import Sends, vacuous
 from busq.spec import History
 
@@ -101,7 +100,7 @@ def test_a_check_names_what_could_not_break(order: str, processes: int, messages
 
 
 def told(*arguments: str) -> str:
-    return CliRunner().invoke(commands, ["check", *arguments, "--memory", "64MiB", "--threads", "1"]).stdout
+    return run_command("check", *arguments, "--memory", "64MiB", "--threads", "1").stdout
 
 
 def test_the_command_says_vacuous_instead_of_holds() -> None:

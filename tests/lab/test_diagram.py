@@ -10,14 +10,14 @@ import warnings
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 
 from busq import diagram, orders
-from busq.cli import commands
 from busq.execution import Event, Execution, message_name
 from busq.lab.diagram import layout as layouts
 from busq.lab.diagram.words import abbreviate
@@ -59,8 +59,7 @@ def drawn(tmp_path: Path) -> Any:
     return draw
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, ["diagram", *arguments], prog_name="busq")
+run = partial(run_command, "diagram")
 
 
 def count(execution: Execution, kind: str, *whats: str) -> int:
@@ -123,8 +122,8 @@ def test_a_process_that_dies_is_marked_and_judged_as_the_simulation_does(
 ) -> None:
     path, picture = tmp_path / "run.json", tmp_path / "picture.svg"
     words = f"sim run --order {order} --processes 3 --messages 2 --fan-out 2 --jobs 1 --crashes 0@3+2 --record {path}"
-    assert CliRunner().invoke(commands, words.split()).exit_code == 0
-    result = CliRunner().invoke(commands, ["diagram", str(path), "-o", str(picture), "--json"])
+    assert run_command(*words.split()).exit_code == 0
+    result = run_command("diagram", path, "-o", picture, "--json")
     lost = json.loads(result.stdout)["verdicts"]["lost"]
     assert (result.exit_code, lost["claimed"], lost["ok"]) == (0, is_promised, is_promised)
     assert Picture(picture).named("die-") == ["die-0"]

@@ -6,18 +6,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 
-from busq.cli import commands
 from busq.lab.examples import copies, leaders, mutex, plays, replicas, secret, threads
 from busq.lab.examples.crew import Crew, CrewError, Link
 
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, ["example", *arguments], prog_name="busq")
+run = partial(run_command, "example")
 
 
 # ---- replicas ----

@@ -8,14 +8,14 @@ import re
 import struct
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 from mutants.followed import MUTANTS
 from mutants.multicast import Mutant, mutated
 
-from busq.cli import commands
 from busq.lab.proof import MODELS, VIOLATIONS, Followed, NotASearch, follow, scenes_of
 from busq.lab.proof.compiled import Compiled, State
 from busq.lab.proof.models import multicast
@@ -200,8 +200,7 @@ def test_compiled_the_model_and_its_mutants_allow_the_same(name: str) -> None:
 # ---- the command, and the core ----
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, ["prove", *arguments], prog_name="busq")
+run = partial(run_command, "prove")
 
 
 def test_the_command_shows_what_was_accepted_and_the_first_that_is_not(search: Search) -> None:

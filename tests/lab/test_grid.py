@@ -11,16 +11,15 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import wait_until
+from conftest import run_command, wait_until
 
 pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
-from busq.cli import commands
 from busq.lab.sweep import (
     FIGURES,
     Figure,
@@ -78,8 +77,7 @@ series = ["order", "bandwidth_bytes_per_s"]
 """
 
 
-def busq(*arguments: Any) -> Result:
-    return CliRunner().invoke(commands, ["sweep", *map(str, arguments)], prog_name="busq")
+busq = partial(run_command, "sweep")
 
 
 def cut(grid: Grid, seeds: int, **values: tuple[Any, ...]) -> Grid:

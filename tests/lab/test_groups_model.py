@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
 from busq.check import FAULTS, VARIANTS, GroupsResult, run_groups
-from busq.cli import commands
 
 LITTLE = {"memory": 256 << 20}
 
@@ -225,7 +224,7 @@ def test_depth_first_a_violation_may_have_no_way() -> None:
 
 def run(*arguments: str) -> Any:
     bound = ["--processes", "3", "--members", "2", "--memory", "64MiB"]
-    return CliRunner().invoke(commands, ["check", "groups", *bound, *arguments], prog_name="busq")
+    return run_command("check", "groups", *bound, *arguments)
 
 
 def test_a_search_that_holds_in_words() -> None:
@@ -274,7 +273,7 @@ def test_what_can_not_be_is_refused(arguments: list[str], complaint: str) -> Non
 
 
 def test_an_order_has_no_views_to_change() -> None:
-    result = CliRunner().invoke(commands, ["check", "mfss", "--changes", "2"], prog_name="busq")
+    result = run_command("check", "mfss", "--changes", "2")
     assert result.exit_code == 2
     assert "--changes is for groups" in result.stderr
 

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from conftest import ROOT
+from conftest import ROOT, run_command
 from shortest import steps_to_break
 
-from busq.cli import commands
 from busq.lab.proof import (
     MODELS,
     VIOLATIONS,
@@ -259,10 +257,6 @@ def small_system(**changes: object) -> System:
         mutants=(Mutant("any", "any thing may be given", (Action("give", (x,), ~had(x), (set_(had, x),)),)),),
     )
     return dataclasses.replace(system, **changes)  # type: ignore[arg-type]
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, arguments, prog_name="busq")
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "proofs.md"
@@ -562,13 +556,13 @@ def test_what_a_sender_had_delivered_is_drawn_before_its_send() -> None:
 def test_the_command_draws_a_counterexample(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     path = tmp_path / "step.svg"
-    result = run("prove", "skeen", "--mutant", "past-open", "--diagram", str(path))
+    result = run_command("prove", "skeen", "--mutant", "past-open", "--diagram", str(path))
     assert (result.exit_code, f"wrote {path}" in result.stderr) == (1, True)
     assert "proc0" in path.read_text()
 
 
 def test_a_diagram_is_of_a_mutant(tmp_path: Path) -> None:
-    result = run("prove", "multicast", "--diagram", str(tmp_path / "step.svg"))
+    result = run_command("prove", "multicast", "--diagram", str(tmp_path / "step.svg"))
     assert result.exit_code == 2
     assert "--diagram goes with --mutant" in result.stderr
 
@@ -577,7 +571,7 @@ def test_without_z3_the_error_names_the_command(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "z3", None)
     with pytest.raises(NoSolver, match=r"pip install 'busq\[proof\]'"):
         prove(small_system())
-    result = run("prove")
+    result = run_command("prove")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "pip install 'busq[proof]'" in result.stderr
 
@@ -611,22 +605,22 @@ def test_a_mutant_is_found_by_its_name() -> None:
 
 
 def test_the_list_needs_no_solver() -> None:
-    result = run("prove", "--list", "--json")
+    result = run_command("prove", "--list", "--json")
     assert result.exit_code == 0
     (multicast, *_) = json.loads(result.stdout)["models"]
     assert multicast["name"] == "multicast"
     assert "seal-at-max" in multicast["mutants"]
-    assert "seal-at-max" in run("prove", "--list").stdout
+    assert "seal-at-max" in run_command("prove", "--list").stdout
 
 
 @needs_z3
 def test_a_mutant_is_shown_with_what_it_breaks() -> None:
-    result = run("prove", "multicast", "--mutant", "heap-no-tail")
+    result = run_command("prove", "multicast", "--mutant", "heap-no-tail")
     assert result.exit_code == 1
     assert "deliver_held_at_tail: what is final and still to come is above what is delivered: broken" in result.stdout
     assert "deliver_held_at_tail(q = queue0, p0 = pos" in result.stdout
     assert " 14 complete(m=0)\n    breaks no gap: " in result.stdout
-    facts = json.loads(run("prove", "multicast", "--mutant", "heap-no-tail", "--json").stdout)
+    facts = json.loads(run_command("prove", "multicast", "--mutant", "heap-no-tail", "--json").stdout)
     assert facts["ok"] is False
     (point,) = facts["points"]
     assert (point["model"], point["proven"]) == ("multicast:heap-no-tail", False)
@@ -643,6 +637,6 @@ def test_a_mutant_is_shown_with_what_it_breaks() -> None:
     ],
 )
 def test_what_can_not_be_asked_is_refused(arguments: list[str], words: str) -> None:
-    result = run("prove", *arguments)
+    result = run_command("prove", *arguments)
     assert result.exit_code == 2
     assert words in result.stderr

@@ -8,11 +8,10 @@ import random
 from array import array
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 from random_simulations import faults, traffic
 
 from busq import sim
-from busq.cli import commands
 from busq.lab import crashes
 from busq.lab.workload import Schedule
 from busq.orders import ORDERS, parse
@@ -180,7 +179,7 @@ def test_what_cannot_be_is_refused(options: dict[str, object], why: str) -> None
 def test_the_command_line_says_who_died_and_takes_that_back() -> None:
     def run(who: str) -> tuple[int, str]:
         words = "sim run --order skeen,skeen:on_crash=go-on --fan-out 3 --processes 4 --messages 5 --jobs 1 --crashes"
-        result = CliRunner().invoke(commands, [*words.split(), who], env={"COLUMNS": "200"})
+        result = run_command(*words.split(), who, env={"COLUMNS": "200"})
         return result.exit_code, " ".join(result.output.split())
 
     code, drawn = run("2")

@@ -23,11 +23,9 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, TESTS, Child, wait_until
+from conftest import PATIENCE_S, TESTS, Child, run_command, wait_until
 
 import busq
-from busq.cli import commands
 from busq.ops import doctor
 
 
@@ -38,13 +36,9 @@ def orders(own_directory: Path) -> Iterator[busq.Bus]:
         yield bus
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(commands, list(arguments), prog_name="busq")
-
-
 def examined(*arguments: str) -> dict[str, Any]:
     """The doctor's report on the only bus it was asked about."""
-    result = run("doctor", "--json", *arguments)
+    result = run_command("doctor", "--json", *arguments)
     found = json.loads(result.stdout)
     assert (result.stderr, result.exit_code) == ("", 0 if found["ok"] else 1)
     return dict(found["buses"][0])
@@ -126,7 +120,7 @@ def wait_for_waiting(bus: busq.Bus, *names: str, seconds: float = 0.6) -> None:
 
 def test_a_sound_bus_is_well(orders: busq.Bus, peer: Callable[..., Child]) -> None:
     peer(receive_slowly, "alice")
-    result = run("doctor", "orders")
+    result = run_command("doctor", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("all is well\n\n")
     assert re.search(r"alice +live +\d+ (sleeping|running) +message +[\d.]+ m?s", result.stdout)
@@ -141,7 +135,7 @@ def test_a_sender_that_waits_for_a_stopped_receiver_is_told_how_to_continue_it(
     stop(alice)
     peer(send_for_ever, "bob", "alice")
     wait_for_waiting(orders, "bob")
-    result = run("doctor", "orders")
+    result = run_command("doctor", "orders")
     assert result.exit_code == 1
     line = line_with(result.stdout, "WRONG")
     assert re.fullmatch(
@@ -156,7 +150,7 @@ def test_a_sender_that_waits_for_a_stopped_receiver_is_told_how_to_continue_it(
     assert peers["alice"]["process"] == {"pid": alice.pid, "state": "stopped", "why": "", "tracer_pid": None}
     assert (peers["bob"]["waits"], peers["bob"]["waits_for"]) == ("room", "alice")
     os.kill(alice.pid, signal.SIGCONT)
-    wait_until(lambda: "stopped" not in run("doctor", "orders").stdout, what="the end of being stopped")
+    wait_until(lambda: "stopped" not in run_command("doctor", "orders").stdout, what="the end of being stopped")
 
 
 def test_a_chain_is_followed_to_its_end(orders: busq.Bus, peer: Callable[..., Child]) -> None:
@@ -217,8 +211,8 @@ def test_a_receiver_that_does_something_else_is_pointed_out(orders: busq.Bus, pe
     for name in ("bob", "cleo"):
         peer(send_for_ever, name, "alice")
     wait_for_waiting(orders, "bob", "cleo")
-    wait_until(lambda: run("doctor", "orders").exit_code == 1)  # once they have waited for long enough
-    result = run("doctor", "orders")
+    wait_until(lambda: run_command("doctor", "orders").exit_code == 1)  # once they have waited for long enough
+    result = run_command("doctor", "orders")
     line = line_with(result.stdout, "WRONG")
     assert re.search(r"'(bob|cleo)' and '(bob|cleo)' have waited up to .* for room in the queue of 'alice'", line)
     assert line.endswith(
@@ -258,7 +252,7 @@ def test_who_died_unnoticed_is_buried_and_loses_nothing(orders: busq.Bus, peer: 
     with orders.join("ann") as ann:
         ann.send("victim", b"for later")
         child.kill()
-        left_alone = run("doctor", "orders", "--no-repair")
+        left_alone = run_command("doctor", "orders", "--no-repair")
         assert left_alone.exit_code == 1
         line = line_with(left_alone.stdout, "had died and nobody had noticed")
         assert line.endswith("busq doctor orders puts in order what it left")
@@ -291,7 +285,7 @@ def test_a_durable_peer_that_is_gone_is_no_fault_until_its_queue_is_full(
         assert ("waiting for room", ["cleo", "bob"]) in findings(examined("orders"))
         # The remedy helps.
         assert (
-            run("gc", "orders", "--remove", "bob").stdout
+            run_command("gc", "orders", "--remove", "bob").stdout
             == "removed peer 'bob' of bus orders and 3 messages for it: asked for by name\n"
         )
         wait_until(lambda: not any("cleo" in names for _, names in findings(examined("orders"))))
@@ -305,7 +299,7 @@ def test_many_that_are_gone_are_said_in_one_line(own_directory: Path, durable: b
                 queue.send(queue.name, b"x")
         (found,) = examined("orders")["findings"]
         assert (found["level"], len(found["peers"])) == ("note", 300)
-        shown = run("doctor", "orders").stdout
+        shown = run_command("doctor", "orders").stdout
         line_with(shown, "and 296 others are closed")
         assert "and 290 more that are closed or dead: busq info orders shows them" in shown
         assert len(shown.splitlines()) < 25
@@ -458,7 +452,7 @@ def make_wrecks(directory: Path) -> None:
 def test_what_can_not_be_opened_is_explained_and_the_others_are_looked_at(own_directory: Path) -> None:
     make_wrecks(own_directory)
     with busq.Bus.create("sound", peers=2), busq.Bus.open("sound").join("alice"):
-        result = run("doctor", "--json")
+        result = run_command("doctor", "--json")
         assert result.exit_code == 1
         found = {report["name"]: report for report in json.loads(result.stdout)["buses"]}
         kinds = {name: [finding["kind"] for finding in report["findings"]] for name, report in found.items()}
@@ -470,10 +464,10 @@ def test_what_can_not_be_opened_is_explained_and_the_others_are_looked_at(own_di
             "sound": [],
             "stranger": ["damaged"],
         }
-        shown = run("doctor")
+        shown = run_command("doctor")
         assert line_with(shown.stdout, "before this machine was booted").endswith(": busq gc earlier removes it")
         assert "5 things wrong, 6 buses looked at" in shown.stdout
-    missing = run("doctor", "nowhere")
+    missing = run_command("doctor", "nowhere")
     assert missing.exit_code == 1
     assert 'there is no bus "nowhere"' in missing.stdout
 
@@ -496,7 +490,7 @@ def test_a_bus_whose_insides_are_damaged_gets_a_diagnosis_and_no_traceback(
         (own_directory / "damaged").write_bytes(image)
         (own_directory / "damaged").chmod(0o600)
         for arguments in (["doctor"], ["doctor", "damaged", "--json"], ["info", "damaged", "--interval", "0"], ["gc"]):
-            result = run(*arguments)
+            result = run_command(*arguments)
             assert result.exit_code in (0, 1), (arguments, result.exception)
             assert result.exception is None or isinstance(result.exception, SystemExit), (arguments, result.exception)
         assert (own_directory / "sound").read_bytes()[4096:] == sound[4096:]
@@ -505,16 +499,16 @@ def test_a_bus_whose_insides_are_damaged_gets_a_diagnosis_and_no_traceback(
 def test_gc_removes_what_is_stale_and_leaves_what_it_does_not_know(own_directory: Path) -> None:
     make_wrecks(own_directory)
     before = sorted(os.listdir(own_directory))
-    would = run("gc", "--dry-run", "--json")
+    would = run_command("gc", "--dry-run", "--json")
     assert sorted(os.listdir(own_directory)) == before
-    done = run("gc", "--json")
+    done = run_command("gc", "--json")
     assert (would.exit_code, done.exit_code) == (0, 0)
     told = json.loads(done.stdout)
     assert json.loads(would.stdout) == told | {"dry_run": True}
     assert [(one["kind"], one["name"]) for one in told["removed"]] == [("bus", "earlier"), ("bus", "half-made")]
     assert [left["bus"] for left in told["left"]] == ["damaged", "newer", "stranger"]
     assert sorted(os.listdir(own_directory)) == ["damaged", "newer", "stranger"]
-    named = run("gc", "stranger")
+    named = run_command("gc", "stranger")
     assert (named.exit_code, "FAILED  stranger: " in named.stdout) == (1, True)
 
 
@@ -538,20 +532,20 @@ def test_fifos_of_the_dead_and_of_buses_that_are_gone_are_found_and_removed(
             return [path.name for path in own_directory.glob(".busq-*")]
 
         # Its owner lives and has it open: whatever became of the bus, it is not stale.
-        reports = json.loads(run("doctor", "--json").stdout)["buses"]
+        reports = json.loads(run_command("doctor", "--json").stdout)["buses"]
         assert [found["kind"] for report in reports for found in report["findings"]] == ["lost"]
         child.kill()
         # Just made, it might belong to a process that is about to open it.
-        assert (run("gc").stdout, len(fifos())) == ("nothing to remove\n", 2)
+        assert (run_command("gc").stdout, len(fifos())) == ("nothing to remove\n", 2)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("busq.ops.leftovers.FIFO_AGE_S_MIN", -1.0)
-            result = run("doctor")
+            result = run_command("doctor")
             assert result.exit_code == 1
             assert line_with(result.stdout, "WRONG").endswith(f"{left}: busq gc removes them")
-            assert run("gc", "orders").stdout == "nothing to remove\n"
-            assert run("gc").stdout == f"removed fifo {left}: its bus is gone, and nobody has it open\n"
+            assert run_command("gc", "orders").stdout == "nothing to remove\n"
+            assert run_command("gc").stdout == f"removed fifo {left}: its bus is gone, and nobody has it open\n"
             assert fifos() == [mine]
-            assert run("doctor").exit_code == 0
+            assert run_command("doctor").exit_code == 0
 
 
 # ---- groups ----
@@ -570,7 +564,7 @@ def test_the_views_of_groups_are_shown_and_members_that_follow_them_are_well(ord
         report = examined("orders")
         assert report["groups"] == {"workers": {"view": 1, "members": ["alice"]}}
         assert (report["ok"], report["findings"]) == (True, [])
-        assert "@workers: view 1, alice" in run("doctor", "orders").stdout
+        assert "@workers: view 1, alice" in run_command("doctor", "orders").stdout
 
 
 def test_a_view_that_names_a_dead_member_is_pointed_out(orders: busq.Bus, peer: Callable[..., Child]) -> None:
@@ -613,7 +607,7 @@ def test_a_dead_member_that_only_a_stopped_one_could_notice_is_wrong(
     wait_for_members(orders, "workers", "alice", "bob")
     stop(alice)
     bob.kill()
-    line = line_with(run("doctor", "orders").stdout, "no other member can notice")
+    line = line_with(run_command("doctor", "orders").stdout, "no other member can notice")
     assert line == (
         "WRONG  view 2 of '@workers' names 'bob', which is gone, and no other member can notice: "
         f"process {alice.pid} is stopped: continue it with kill -CONT {alice.pid}"
@@ -621,7 +615,7 @@ def test_a_dead_member_that_only_a_stopped_one_could_notice_is_wrong(
     with orders.join("cleo") as cleo, contextlib.suppress(busq.Full):  # a send to the group makes it right
         cleo.send("@workers", b"x", timeout=0)  # which fills the queue of the one that is stopped
     assert orders.groups()["workers"].members == ("alice",)
-    assert "no other member" not in run("doctor", "orders").stdout
+    assert "no other member" not in run_command("doctor", "orders").stdout
 
 
 def test_who_has_not_come_to_the_latest_view_holds_up_those_who_wait_for_a_state(
@@ -647,7 +641,7 @@ def test_files_that_look_like_fifos_are_never_touched(own_directory: Path, monke
     (own_directory / ".busq-0123456789abcdef-0-1-0123456789abcdef").write_text("a file")
     os.mkfifo(own_directory / ".busq-0123456789abcdef-0-1")
     os.mkfifo(own_directory / ".something")
-    assert run("gc", "--unused").stdout == "nothing to remove\n"
+    assert run_command("gc", "--unused").stdout == "nothing to remove\n"
     assert len(os.listdir(own_directory)) == 3
 
 
@@ -660,12 +654,12 @@ def test_gc_drops_what_waits_for_the_gone_and_keeps_what_is_durable(
             alive.send([name], b"x")
         kept.close()
         child.kill()
-        would = json.loads(run("gc", "orders", "--dry-run", "--json").stdout)
+        would = json.loads(run_command("gc", "orders", "--dry-run", "--json").stdout)
         assert [(one["kind"], one["messages"]) for one in would["removed"]] == [("messages", 1)]
         assert facts(orders, "plain")["depth"] == 1
-        assert run("gc", "orders").stdout.startswith("removed 1 message for 'plain' on bus orders")
+        assert run_command("gc", "orders").stdout.startswith("removed 1 message for 'plain' on bus orders")
         assert [facts(orders, name)["depth"] for name in ("plain", "kept", "alive")] == [0, 1, 1]
-        assert run("gc", "orders").stdout == "nothing to remove\n"
+        assert run_command("gc", "orders").stdout == "nothing to remove\n"
         assert alive.recv(0).data == b"x"
 
 
@@ -673,7 +667,7 @@ def test_remove_is_refused_for_the_living_and_for_strangers(orders: busq.Bus) ->
     with orders.join("alive"):
         for dry_run in ([], ["--dry-run"]):
             for name in ("alive", "nobody"):
-                result = run("gc", "orders", "--remove", name, *dry_run)
+                result = run_command("gc", "orders", "--remove", name, *dry_run)
                 assert (result.exit_code, result.stdout) == (1, "")
                 assert name in result.stderr
         assert orders.peers() == ["alive"]
@@ -683,9 +677,11 @@ def test_remove_is_refused_for_the_living_and_for_strangers(orders: busq.Bus) ->
 def test_what_was_removed_is_not_removed_again(orders: busq.Bus, shared: bool) -> None:
     with orders.join("kept", durable=True, shared=shared) as kept:
         kept.send("kept", b"x")
-    assert run("gc", "orders", "--remove", "kept").stdout.startswith("removed peer 'kept' of bus orders and 1 message")
+    assert run_command("gc", "orders", "--remove", "kept").stdout.startswith(
+        "removed peer 'kept' of bus orders and 1 message"
+    )
     for dry_run in ([], ["--dry-run"]):
-        again = run("gc", "orders", "--remove", "kept", *dry_run)
+        again = run_command("gc", "orders", "--remove", "kept", *dry_run)
         assert (again.exit_code, again.stdout) == (1, "")
         assert again.stderr == "busq: 'kept' has left nothing on bus 'orders'\n"
 
@@ -720,15 +716,15 @@ def test_unused_buses_go_only_when_asked_and_only_when_nobody_has_them_open(
     with busq.Bus.open("lived-in") as lived_in, lived_in.join("alice"):
         for name, durable in (("durable", True), ("used-up", False)):
             leave_a_message(name, durable)
-        would = run("gc", "--unused", "--dry-run")
+        would = run_command("gc", "--unused", "--dry-run")
         assert [line.split()[3] for line in would.stdout.splitlines() if " bus " in line[:18]] == ["empty", "used-up"]
         assert len(os.listdir(own_directory)) == 5
-        assert run("gc").exit_code == 0
+        assert run_command("gc").exit_code == 0
         assert sorted(os.listdir(own_directory)) == ["durable", "empty", "lived-in", "open", "used-up"]
-        assert run("gc", "--unused").exit_code == 0
+        assert run_command("gc", "--unused").exit_code == 0
         assert sorted(os.listdir(own_directory)) == ["durable", "lived-in", "open"]
         child.kill()
-        assert run("gc", "open", "lived-in", "--unused").stdout.startswith("removed bus open ")
+        assert run_command("gc", "open", "lived-in", "--unused").stdout.startswith("removed bus open ")
         assert sorted(os.listdir(own_directory)) == ["durable", "lived-in"]
 
 
@@ -751,15 +747,15 @@ def test_unused_buses_go_only_when_asked_and_only_when_nobody_has_them_open(
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(orders: busq.Bus, arguments: Sequence[str], line: str) -> None:
-    result = run(*arguments)
+    result = run_command(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
 
 
 def test_without_buses_there_is_nothing_to_say(own_directory: Path) -> None:
-    assert [run(command).stdout for command in ("doctor", "gc")] == ["no buses\n", "nothing to remove\n"]
-    assert json.loads(run("doctor", "--json").stdout) == {"ok": True, "buses": []}
+    assert [run_command(command).stdout for command in ("doctor", "gc")] == ["no buses\n", "nothing to remove\n"]
+    assert json.loads(run_command("doctor", "--json").stdout) == {"ok": True, "buses": []}
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -797,7 +793,7 @@ LONG = "orders.eu-west-1.customer-facing.fulfilment.worker-with-a-name-that-fill
 @pytest.mark.parametrize("command", [["ls"], ["info", LONG], ["doctor", LONG]], ids=["ls", "info", "doctor"])
 def test_names_are_not_broken(own_directory: Path, command: list[str], is_terminal: bool) -> None:
     with busq.Bus.create(LONG) as bus, bus.join(f"{LONG} one"), bus.join(f"{LONG}-two", durable=True):
-        shown = on_a_terminal(command) if is_terminal else run(*command).stdout
+        shown = on_a_terminal(command) if is_terminal else run_command(*command).stdout
     assert re.search(rf"^.*{LONG}\b", shown, re.MULTILINE)
     if command != ["ls"]:
         assert re.search(rf"^ *{LONG} one .*\blive\b", shown, re.MULTILINE)
@@ -833,19 +829,19 @@ def test_info_shows_waits_states_and_measured_rates(
     with orders.join("kept", durable=True):
         pass
     time.sleep(0.2)
-    found = json.loads(run("info", "orders", "--interval", "0.5", "--json").stdout)
+    found = json.loads(run_command("info", "orders", "--interval", "0.5", "--json").stdout)
     peers = {one["name"]: one for one in found["peers"]}
     assert found["interval_s"] >= 0.5
     assert 0 < peers["alice"]["received_per_s"] <= 101
     assert 0 < peers["bob"]["sent_per_s"] <= 130
     assert (peers["kept"]["state"], peers["kept"]["durable"], peers["kept"]["sent_per_s"]) == ("closed", True, 0)
     monkeypatch.setenv("COLUMNS", "120")
-    shown = run("info", "orders").stdout
+    shown = run_command("info", "orders").stdout
     assert re.search(r"kept +closed, durable +- +- +0 +0 B +0 +0", shown)
     assert re.search(r"sent/s +recv/s", shown)
-    without = run("info", "orders", "--interval", "0")
+    without = run_command("info", "orders", "--interval", "0")
     assert "sent/s" not in without.stdout
-    unmeasured = json.loads(run("info", "orders", "--interval", "0", "--json").stdout)
+    unmeasured = json.loads(run_command("info", "orders", "--interval", "0", "--json").stdout)
     assert {one["sent_per_s"] for one in unmeasured["peers"]} == {None}
     assert unmeasured["interval_s"] == 0
 
@@ -868,7 +864,7 @@ def test_a_group_whose_places_were_all_given_is_told_though_nobody_is_there(own_
             ann.send("bob", b"never received")
         report = examined("group")
         assert ("slots", []) in findings(report, "note")
-        told = run("doctor", "group").stdout
+        told = run_command("doctor", "group").stdout
         assert "order skeen gives each once" in " ".join(told.split())
         assert "resume until" not in told
         with pytest.raises(busq.NoSpace):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, depth
 
 import busq
 from busq.ordered import OrderedPeer
@@ -74,12 +74,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
     while not condition() and time.monotonic() < end:
         time.sleep(0.001)
     assert condition()
-
-
-def depth(bus: busq.Bus, name: str) -> int:
-    (found,) = (one["depth"] for one in bus.stats()["peers"] if one["name"] == name)
-    assert isinstance(found, int)
-    return found
 
 
 @pytest.mark.parametrize("capacity", [2, 3])

@@ -12,12 +12,11 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs pyarrow")
 
-from click.testing import CliRunner
+from conftest import run_command
 
 import busq
 from busq import trace
 from busq.audit import RunAudit
-from busq.cli import commands
 from busq.trace import Kind, TraceError, text_log
 
 LINES = {
@@ -187,13 +186,11 @@ def test_expressions_stand_in_busq_toml_and_are_pinned_as_they_are(tmp_path: Pat
     (tmp_path / "shop.log").write_text(SHOP)
     lines = "".join(f"{name.removeprefix('text.')} = '{each}'\n" for name, each in LINES.items())
     (tmp_path / "busq.toml").write_text(f"[text]\n{lines}")
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path), "--explain", "--json"])
+    result = run_command("audit", tmp_path, "--explain", "--json")
     found = json.loads(result.stdout)
     assert found["runs"][0]["fields"] == {"process": "node", "kind": "kind", "message": "id", "destinations": "to"}
     assert found["busq.toml"].endswith(f"[text]\n{lines}")
     (tmp_path / "busq.toml").write_text(found["busq.toml"])
-    result = CliRunner().invoke(
-        commands, ["audit", str(tmp_path), "--output", str(tmp_path.parent / f"{tmp_path.name}-out")]
-    )
+    result = run_command("audit", tmp_path, "--output", tmp_path.parent / f"{tmp_path.name}-out")
     assert result.exit_code == 1
     assert "bob delivered m2 before m1" in result.output

@@ -14,11 +14,10 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="traces need pyarrow")
 
-from click.testing import CliRunner
+from conftest import run_command
 from mutations import mutate
 
 import busq
-from busq.cli import commands
 from busq.errors import BusqError
 
 MUTATIONS = int(os.environ.get("BUSQ_TEST_MUTATIONS", "500"))
@@ -76,6 +75,6 @@ def test_a_column_of_runs_that_is_damaged_is_told_with_the_rest(tmp_path: Path) 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_command_ends_as_the_library_does(seed: int, tmp_path: Path) -> None:
     mutate(seed, tmp_path / "logs")
-    result = CliRunner().invoke(commands, ["audit", str(tmp_path / "logs")])
+    result = run_command("audit", tmp_path / "logs")
     assert result.exit_code in (0, 1, 2), result.output
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

@@ -15,14 +15,12 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, run_command
 
 from busq.bench import case_run, loops, plan, report, required, runner, versions
 from busq.bench.peers import ADAPTERS, Adapter, Endpoint
 from busq.bench.peers.standard import QueueAdapter, SimpleQueueAdapter
 from busq.bench.plan import WORKLOADS, Case
-from busq.cli import commands
 from busq.orders import ORDERS
 
 pytestmark = pytest.mark.slow
@@ -422,7 +420,7 @@ def test_what_orders_can_not_be_measured_by_is_refused(arguments: dict[str, Any]
 def test_orders_are_printed_drawn_and_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     arguments = ["bench", "--orders", "fifo,skeen", "--workloads", "ping_pong,fan_out", "--output", str(tmp_path)]
-    result = CliRunner().invoke(commands, [*arguments, "--repeats", "1", "--seconds", str(SECONDS)])
+    result = run_command(*arguments, "--repeats", "1", "--seconds", SECONDS)
     assert result.exit_code == 0
     assert "bus1 is so many times ahead" in " ".join(result.stdout.split())
     found = json.loads((tmp_path / "busq-orders.json").read_text())
@@ -442,7 +440,7 @@ def test_orders_are_printed_drawn_and_written(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_command_can_not_measure_is_refused_in_one_line(arguments: list[str], text: str) -> None:
-    result = CliRunner().invoke(commands, ["bench", *arguments])
+    result = run_command("bench", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert text in result.stderr
     assert result.stderr.count("\n") == 1
@@ -462,7 +460,7 @@ def test_two_installations_are_measured_in_turn(capsys: pytest.CaptureFixture[st
 
 def test_the_command_compares_installations_too() -> None:
     arguments = ["bench", "--compare", sys.prefix, sys.executable, "--workloads", "one_process", "--repeats", "2"]
-    result = CliRunner().invoke(commands, [*arguments, "--seconds", "0.01", "--json"])
+    result = run_command(*arguments, "--seconds", "0.01", "--json")
     assert result.exit_code == 0
     assert {found["workload"] for found in json.loads(result.stdout)["points"]} == {"one_process"}
 
@@ -477,7 +475,7 @@ def test_the_command_compares_installations_too() -> None:
     ],
 )
 def test_a_comparison_that_can_not_be_is_refused_in_one_line(arguments: list[str], text: str) -> None:
-    result = CliRunner().invoke(commands, ["bench", "--compare", sys.prefix, sys.executable, *arguments])
+    result = run_command("bench", "--compare", sys.prefix, sys.executable, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert text in result.stderr
     assert result.stderr.count("\n") == 1

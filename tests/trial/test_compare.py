@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from conftest import run_command
 
-from busq.cli import commands
 from busq.lab import workload
 from busq.orders import ORDERS
 from busq.spec import PROPERTIES
@@ -26,21 +23,6 @@ pytestmark = pytest.mark.slow
 
 FIT = [name for name, order in ORDERS.items() if not order.laboratory]
 ALWAYS = {"lost", "duplicated", "phantom"}
-
-
-@pytest.fixture
-def buses(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory of buses for one test, which must be empty at the end."""
-    directory = bus_directory / f"compare-{time.monotonic_ns()}"
-    directory.mkdir(mode=0o700)
-    monkeypatch.setenv("BUSQ_DIR", str(directory))
-    yield directory
-    assert os.listdir(directory) == []
-
-
-def run(*arguments: str) -> Result:
-    """A command in this process."""
-    return CliRunner().invoke(commands, list(arguments), prog_name="busq")
 
 
 @pytest.fixture
@@ -267,7 +249,7 @@ def swapping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("swapping")
 def test_a_broken_promise_is_shown_and_is_the_exit_code(buses: Path, letters: str) -> None:
-    result = run("replay", letters, "--orders", "none,fifo,bus1", "--processes", "2")
+    result = run_command("replay", letters, "--orders", "none,fifo,bus1", "--processes", "2")
     assert result.exit_code == 1
     lines = {line.split()[0]: line for line in result.stdout.splitlines() if line.strip()}
     table = result.stdout[result.stdout.index("Promises") :]
@@ -282,7 +264,7 @@ def test_a_broken_promise_is_shown_and_is_the_exit_code(buses: Path, letters: st
 @pytest.mark.usefixtures("swapping")
 def test_a_broken_promise_of_one_order_is_the_exit_code_too(buses: Path, letters: str) -> None:
     for order, code in (("fifo", 1), ("none", 0)):
-        result = run("replay", letters, "--order", order, "--processes", "2", "--json")
+        result = run_command("replay", letters, "--order", order, "--processes", "2", "--json")
         found = json.loads(result.stdout)
         assert (result.exit_code, found["ok"]) == (code, not code)
         assert found["verdicts"]["fifo"]["count"] > 0
@@ -290,7 +272,9 @@ def test_a_broken_promise_of_one_order_is_the_exit_code_too(buses: Path, letters
 
 
 def test_a_comparison_is_one_json_object(buses: Path, letters: str) -> None:
-    result = run("replay", letters, "--orders", "fifo,skeen,bus1", "--processes", "2", "--repeats", "2", "--json")
+    result = run_command(
+        "replay", letters, "--orders", "fifo,skeen,bus1", "--processes", "2", "--repeats", "2", "--json"
+    )
     found = json.loads(result.stdout)
     assert (result.exit_code, result.stderr, found["ok"], found["folded"]) == (0, "", True, True)
     assert (found["participants"], found["processes"], found["scheduled_messages"]) == (4, 2, 300)
@@ -311,7 +295,7 @@ def test_a_comparison_is_one_json_object(buses: Path, letters: str) -> None:
 
 
 def test_a_comparison_is_two_tables_and_what_they_come_to(buses: Path, letters: str) -> None:
-    result = run("replay", letters, "--orders", "none,lamport,bus1", "--processes", "2")
+    result = run_command("replay", letters, "--orders", "none,lamport,bus1", "--processes", "2")
     text = " ".join(result.stdout.split())
     assert (result.exit_code, result.stderr) == (0, "")
     assert "4 participants in 2 processes, folded: one peer per process, as fast as it goes" in text
@@ -324,7 +308,7 @@ def test_a_comparison_is_two_tables_and_what_they_come_to(buses: Path, letters: 
 
 
 def test_at_a_pace_which_all_keep_total_orders_are_compared_by_latency(buses: Path, letters: str) -> None:
-    result = run("replay", letters, "--orders", "lamport,bus1", "--processes", "2", "--pace", "2")
+    result = run_command("replay", letters, "--orders", "lamport,bus1", "--processes", "2", "--pace", "2")
     text = " ".join(result.stdout.split())
     assert result.exit_code == 0
     assert "at 2 times its speed" in text
@@ -332,7 +316,7 @@ def test_at_a_pace_which_all_keep_total_orders_are_compared_by_latency(buses: Pa
 
 
 def test_one_order_says_that_it_was_folded(buses: Path, letters: str) -> None:
-    result = run("replay", letters, "--order", "lamport:ack=all", "--processes", "2")
+    result = run_command("replay", letters, "--order", "lamport:ack=all", "--processes", "2")
     text = " ".join(result.stdout.split())
     assert result.exit_code == 0
     assert "4 participants in 2 processes, folded: one peer per process, order lamport:ack=all" in text
@@ -341,7 +325,7 @@ def test_one_order_says_that_it_was_folded(buses: Path, letters: str) -> None:
 
 
 def test_a_comparison_may_be_shuffled_and_unfolded(buses: Path, letters: str) -> None:
-    result = run(
+    result = run_command(
         "replay", letters, "--orders", "fifo,bus1", "--processes", "2", "--no-fold", "--shuffle", "3:1", "--json"
     )
     found = json.loads(result.stdout)
@@ -374,7 +358,7 @@ def test_all_are_the_orders_that_are_fit_for_use() -> None:
 def test_what_cannot_be_compared_is_refused_in_one_line(
     buses: Path, letters: str, arguments: Sequence[str], texts: Sequence[str]
 ) -> None:
-    result = run("replay", letters, *arguments)
+    result = run_command("replay", letters, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     for text in texts:

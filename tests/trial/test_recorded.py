@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
-from busq.cli import commands
 from busq.lab.workload import Schedule, ScheduleError
 from busq.trial import recorded
 
@@ -65,14 +64,14 @@ def test_without_times_or_destinations_there_is_nothing_to_replay(tmp_path: Path
 
 def test_what_an_audit_offers_is_what_replay_does(tmp_path: Path, bus_directory: Path) -> None:
     path = put(tmp_path / "log.ndjson", sent("ann", "m1", "bob", "cleo", at=0.5), sent("bob", "m2", "ann", at=0.75))
-    audited = CliRunner().invoke(commands, ["audit", str(path)], env={"COLUMNS": "1000"})
+    audited = run_command("audit", path, env={"COLUMNS": "1000"})
     assert f"`busq replay {path}` sends such messages over a bus" in audited.output
-    replayed = CliRunner().invoke(commands, ["replay", str(path), "--json"])
+    replayed = run_command("replay", path, "--json")
     result = json.loads(replayed.stdout)
     assert (replayed.exit_code, result["messages"], result["deliveries"]) == (0, 2, 3)
 
 
 def test_a_log_without_times_is_refused_in_a_line_that_says_so(tmp_path: Path) -> None:
-    result = CliRunner().invoke(commands, ["replay", str(put(tmp_path / "a.ndjson", sent("ann", "m", "bob", at=None)))])
+    result = run_command("replay", put(tmp_path / "a.ndjson", sent("ann", "m", "bob", at=None)))
     assert result.exit_code == 2
     assert "not all sends have a time: expected one for each, to send them in order" in result.stderr

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,6 @@ from busq.trial import crew, host, replay
 from busq.workload import Schedule, ScheduleError
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def buses(bus_directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory of buses for one test, which must be empty at the end."""
-    directory = bus_directory / f"replay-{time.monotonic_ns()}"
-    directory.mkdir(mode=0o700)
-    monkeypatch.setenv("BUSQ_DIR", str(directory))
-    yield directory
-    assert os.listdir(directory) == []
 
 
 def rows(schedule: Schedule) -> list[tuple[float, str, list[str], int]]:

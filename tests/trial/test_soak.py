@@ -16,16 +16,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, run_command, wait_until
 from forger import MS, PEOPLE, Forger
 
 from busq import soak
-from busq.cli import commands
 from busq.trial.soak import conductor
 from busq.trial.soak import worker as soak_worker
 from busq.trial.soak.ledger import RECORD, Kind, Ledger, LedgerError, Phase, Row, name_of, read
@@ -598,9 +597,7 @@ def nothing_left(bus_directory: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert {child.pid for child in psutil.Process().children(recursive=True)} == children_before
 
 
-def run(*arguments: str) -> Result:
-    """A command in this process."""
-    return CliRunner().invoke(commands, ["soak", *arguments], prog_name="busq")
+run = partial(run_command, "soak")
 
 
 @pytest.mark.usefixtures("nothing_left")

@@ -11,12 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 from forger import GREEN, MS, PEOPLE, RED, Forger
 
 import busq
 from busq import soak
-from busq.cli import commands
 from busq.trial.soak.belongings import Belongings
 from busq.trial.soak.ledger import (
     GROUPS,
@@ -789,7 +788,7 @@ def test_hundreds_of_kills_and_stops_of_members_break_no_promise(seed: int) -> N
 
 
 def run(*arguments: str) -> dict[str, object]:
-    result = CliRunner().invoke(commands, ["soak", "--about", "members", *arguments], prog_name="busq")
+    result = run_command("soak", "--about", "members", *arguments)
     assert (result.exit_code, result.stderr) == (0, ""), result.stdout
     return dict(json.loads(result.stdout)) if "--json" in arguments else {"text": result.stdout}
 

@@ -9,20 +9,19 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, run_command, wait_until
 
 from busq.audit import Audit, Check, Finding, RunAudit, native, output
 from busq.audit.spark.large_run import huge, repack
 from busq.audit.spark.tables import results
 from busq.audit.tables import TABLES
-from busq.cli import commands
 from busq.trace import TraceError, find, read
 
 if TYPE_CHECKING:
@@ -39,10 +38,7 @@ def db(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
     spark.sql(f"DROP DATABASE {DB} CASCADE")
 
 
-def audit(*arguments: str) -> Result:
-    result = CliRunner().invoke(commands, ["audit", *arguments], env={"COLUMNS": "200"})
-    assert "Traceback" not in result.output, result.output
-    return result
+audit = partial(run_command, "audit", env={"COLUMNS": "200"})
 
 
 def judged(*arguments: str, codes: tuple[int, ...] = (0, 1)) -> dict[str, Any]:

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from click.testing import CliRunner
-from conftest import PATIENCE_S, wait_until
+from conftest import PATIENCE_S, run_command, wait_until
 
 from busq.audit.spark.following.follow import follow
 from busq.audit.spark.following.watch import Violation
-from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
 
 if TYPE_CHECKING:
@@ -102,7 +100,7 @@ def test_a_restart_goes_on_where_it_stopped(spark: SparkSession, trace: Path, wr
 def test_the_command_prints_a_line_each_and_a_summary(spark: SparkSession, trace: Path, writer: Writer) -> None:
     writer.write(0, sends(1, 2, 3, 4))
     writer.write(1, deliveries(1, 3, 2, 2))
-    done = CliRunner().invoke(commands, ["audit", "--follow", "--once", "--json", str(trace)], prog_name="busq")
+    done = run_command("audit", "--follow", "--once", "--json", trace)
     *lines, summary = map(json.loads, done.stdout.splitlines())
     assert [(line["kind"], line["is_claimed"]) for line in lines] == [("fifo", True), ("duplicated", True)]
     assert summary["ok"] is False
@@ -115,18 +113,14 @@ def test_the_command_prints_a_line_each_and_a_summary(spark: SparkSession, trace
     }
     assert (summary["messages"], summary["deliveries"], summary["pending"]) == (4, 4, 1)
     assert done.exit_code == 1
-    done = CliRunner().invoke(
-        commands, ["audit", "--follow", "--once", "--allow", "fifo,duplicated", str(trace)], prog_name="busq"
-    )
+    done = run_command("audit", "--follow", "--once", "--allow", "fifo,duplicated", trace)
     assert "(fifo)        to/day: " + LATE in done.stdout
     assert "nothing wrong so far" in done.stdout
     assert "not held against it: fifo 1, duplicated 1" in done.stdout
     assert "1 delivery pending" in done.stdout
     assert "not watched" not in done.stdout  # "fifo" claims nothing else
     assert done.exit_code == 0
-    done = CliRunner().invoke(
-        commands, ["audit", "--follow", "--once", "--order", "bus1", str(trace)], prog_name="busq"
-    )
+    done = run_command("audit", "--follow", "--once", "--order", "bus1", trace)
     told = "not watched (some events have no stamps): causal, consistent, total, side; an audit without --follow judges"
     assert told in done.stdout
 
@@ -143,11 +137,11 @@ def test_the_time_counts_from_the_first_look_and_a_look_at_nothing_is_no_verdict
 
     monkeypatch.setattr(follow_module._Follower, "_start", slowly)
     command = ["audit", "--follow", "--seconds", "0.5", str(trace)]
-    done = CliRunner().invoke(commands, command, prog_name="busq")
+    done = run_command(*command)
     assert (done.exit_code, "nothing to judge: no verdict" in done.stdout) == (2, True), done.stdout
     writer.write(0, sends(1, 2, 3))
     writer.write(1, deliveries(1, 3, 2))
-    done = CliRunner().invoke(commands, command, prog_name="busq")
+    done = run_command(*command)
     assert (done.exit_code, LATE in done.stdout) == (1, True), done.stdout
 
 
@@ -243,7 +237,7 @@ def children_of(child: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def test_a_folder_that_is_not_there_is_a_line() -> None:
-    done = CliRunner().invoke(commands, ["audit", "--follow", "--once", "nowhere"], prog_name="busq")
+    done = run_command("audit", "--follow", "--once", "nowhere")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "nowhere is no directory: name the one that the recorder writes to" in done.stderr
 
@@ -254,6 +248,6 @@ def test_logs_that_are_not_followed_are_refused_before_spark_starts(
     """After 40 seconds, at that."""
     monkeypatch.delattr(follow_module, "_session")
     (tmp_path / "log.csv").write_text("process,kind,message,to\nann,send,a,bob\nbob,deliver,a,\n")
-    done = CliRunner().invoke(commands, ["audit", "--follow", "--once", str(tmp_path)], prog_name="busq")
+    done = run_command("audit", "--follow", "--once", tmp_path)
     assert done.exit_code == 2
     assert f"{tmp_path} holds logs in csv: --follow takes what busq records" in done.stderr

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from click.testing import CliRunner
+from conftest import run_command
 
 from busq.audit.spark.sessions.memory import MIB, Shares, _too_much, _watch, shares, tree_bytes
 from busq.bench.audit_run import Plan
 from busq.bench.audit_trace import write_run
-from busq.cli import commands
 from busq.trace import Kind, Writer, message_of
 
 
@@ -62,7 +61,7 @@ def test_it_is_refused_before_spark_starts(tmp_path: Path, monkeypatch: pytest.M
     with Writer(tmp_path, run="day", names=["ann"]) as writer:
         writer.write(0, {"kind": [Kind.SEND], "message": [message_of(0, 1)], "destinations": [[0]]})
     command = ["audit", "--engine", "spark", "--master", "local[2]", "--memory", "600m", str(tmp_path)]
-    done = CliRunner().invoke(commands, command, prog_name="busq")
+    done = run_command(*command)
     assert done.exit_code == 2
     assert "--memory 600m is too little: Java, Python and 2 workers need " in done.stderr
 
