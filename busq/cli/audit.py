@@ -5,16 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from busq._util.files import check_place
-from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, option, os_error, print_json, split
+from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, leave_at_once, option, os_error, print_json, split
 from busq.trace.format_names import FORMATS
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ UNREADABLE = "unreadable"
     show_default=True,
     help="With --compare: by which share latencies may grow.",
 )
-@click.option("--follow", is_flag=True, help="Go on as the recorder writes; needs Spark, one folder.")
+@click.option("--follow", is_flag=True, help="Go on as it is written: one folder; what busq records, on Spark.")
 @click.option("--once", is_flag=True, help="With --follow: judge what is there, and end.")
 @click.option("--seconds", type=TIMEOUT, help="With --follow: end this long after the first look.  [default: Ctrl-C]")
 @option("--delay", type=TIMEOUT, default=5.0, help="With --follow: how long to wait for more.")
@@ -359,7 +358,7 @@ class _Command:
         except BadLog as error:
             raise Failure(str(error)) from None
         except KeyboardInterrupt:
-            _leave_at_once()
+            leave_at_once(130)
 
     def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
         from busq.audit.many import fits, unreadable
@@ -393,7 +392,16 @@ class _Command:
     def _follow(self) -> int:
         from busq.cli import audit_follow
 
-        return audit_follow.follow(self.paths, self.options, self.asked)
+        def judge() -> Audit:
+            from busq.audit import Audit
+            from busq.audit.many import audit_sources
+
+            began_s = time.monotonic()
+            sources, findings = self._find()
+            runs = audit_sources(sources, **self.asked)
+            return Audit(runs, "c", time.monotonic() - began_s, findings)
+
+        return audit_follow.follow(self.paths, self.options, self.asked, judge)
 
     # ---- output ----
 
@@ -439,13 +447,6 @@ def _refuse_unreadable(found: Audit) -> None:
     unreadable = [finding for run in found.runs for finding in run.findings if finding.kind == UNREADABLE]
     if unreadable and len(unreadable) == len(found.runs):
         raise Refusal("; ".join(finding.text for finding in unreadable[:3]))
-
-
-def _leave_at_once() -> NoReturn:
-    """End while threads still judge: ended by Python, those that come back from C++ would abort the process."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(130)
 
 
 def _stop_at_error(findings: Sequence[Finding]) -> None:

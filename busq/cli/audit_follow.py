@@ -6,16 +6,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from busq._util.humanize import amount, listed
-from busq.cli.base import Refusal, is_read, print_json
+from busq.cli.base import Refusal, is_read, leave_at_once, print_json
 
 if TYPE_CHECKING:
+    from busq.audit import Audit
+    from busq.audit.again import Followed as OthersFollowed
+    from busq.audit.again import Report
     from busq.audit.spark.following.follow import Followed
     from busq.audit.spark.following.watch import Violation
     from busq.trace.run import Source
@@ -34,20 +37,25 @@ _NOT_NOW = (
     "broadcast",
 )
 
+_NOT_OF_OTHERS = ("report", "shiviz", "diagram", "strict", "output", "checkpoint", "master", "memory")
+
 _OPTIONS = {"chosen": "run", "format_name": "format", "runs_by": "runs-by", "fields_file": "fields"}
 
 
-def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any]) -> int:
-    """Follow one directory until Ctrl-C; returns the exit code."""
+def follow(
+    paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str, Any], judge: Callable[[], Audit]
+) -> int:
+    """Follow one directory until Ctrl-C; returns the exit code.  `judge` takes a look at logs of others."""
     if len(paths) != 1:
         raise Refusal(f"--follow takes one directory, and {len(paths)} are named")
-    for name in _NOT_NOW:
+    are_others = _are_others(paths[0])
+    for name in _NOT_OF_OTHERS if are_others else _NOT_NOW:
         if options[name]:
             raise Refusal(
                 f"--follow judges what comes as it comes: leave --{_OPTIONS.get(name, name)} to an audit afterwards"
             )
-    if other := _of_others(paths[0]):
-        raise Refusal(other)
+    if are_others:
+        return _follow_others(paths[0], options, judge)
     from busq.audit.spark.following.follow import follow as follow_directory
     from busq.cli import show
 
@@ -72,17 +80,56 @@ def follow(paths: Sequence[str], options: Mapping[str, Any], asked: Mapping[str,
     return _code(found)
 
 
-def _of_others(path: str) -> str:
-    """Return why the logs in a folder are not followed; "" where there are none, or the recorder may be at work."""
-    from busq.trace import find
-    from busq.trace.errors import TraceError
+def _are_others(path: str) -> bool:
+    """Return whether a path has logs that others wrote, and none that the recorder may be at work on."""
+    if os.path.isfile(path):
+        return True
+    names = [name for _, _, names in os.walk(path) for name in names if not name.startswith((".", "_"))]
+    return bool(names) and not any(name.endswith(".parquet") for name in names)
 
-    if any(name.endswith(".parquet") for _, _, names in os.walk(path) for name in names):
-        return ""
-    try:
-        return _why_not(path, find([path]).sources) if os.path.isdir(path) else ""
-    except (TraceError, OSError):
-        return ""
+
+def _follow_others(path: str, options: Mapping[str, Any], judge: Callable[[], Audit]) -> int:
+    """Look at logs of others again and again, in C; returns the exit code."""
+    from busq.audit import again
+    from busq.cli import show
+
+    if sys.stderr.isatty():
+        click.echo(f"following {path}, which is read as a whole at each look; Ctrl-C ends it", err=True)
+    with show.steps_below() as (_, echo):
+        found = again.follow(
+            path,
+            judge,
+            _as_json(echo) if options["as_json"] else _as_line(echo),
+            stop=lambda: not is_read(),
+            delay_s=options["delay"],
+            seconds=options["seconds"],
+            once=options["once"],
+        )
+    if options["as_json"]:
+        print_json({"type": "summary"} | found.as_json())
+    else:
+        click.echo("\n".join(_summary_of_others(found)))
+    code = 1 if found.is_wrong else 0 if found.ok else 2
+    if found.is_struck:
+        leave_at_once(code)
+    return code
+
+
+def _summary_of_others(found: OthersFollowed) -> Iterator[str]:
+    """Give the last lines of looking again and again."""
+    if found.last is None:
+        yield f"nothing could be judged in {amount(found.looks, 'look')}: {found.reason}"
+        return
+    runs = found.last.runs
+    what = f"{amount(len(runs), 'run')}, {amount(sum(run.events for run in runs), 'event')}"
+    faults = ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items())
+    none = "nothing wrong so far" if found.last.could_judge else "no verdict"
+    yield f"{what} in {found.seconds:.0f} s, {amount(found.looks, 'look')}: {faults or none}"
+    checks = [check for run in runs for check in run.checks.values() if check.claimed and check.word == "unknown"]
+    for text in dict.fromkeys(check.text for check in checks):
+        yield f"unknown: {listed(sorted({check.name for check in checks if check.text == text}))}: {text}"
+    if found.reason:
+        yield f"the last look failed: {found.reason}"
 
 
 def _why_nothing(path: str) -> str:
@@ -110,12 +157,12 @@ def _code(found: Followed) -> int:
     return 1 if found.is_wrong else 0 if found.ok else 2
 
 
-def _as_json(echo: Callable[[str], None]) -> Callable[[Violation], None]:
+def _as_json(echo: Callable[[str], None]) -> Callable[[Violation | Report], None]:
     return lambda found: echo(json.dumps({"type": "found"} | found.as_json(), ensure_ascii=False))
 
 
-def _as_line(echo: Callable[[str], None]) -> Callable[[Violation], None]:
-    def report(found: Violation) -> None:
+def _as_line(echo: Callable[[str], None]) -> Callable[[Violation | Report], None]:
+    def report(found: Violation | Report) -> None:
         place = f"{found.run}: " if found.run else ""
         kind = found.kind if found.is_claimed else f"({found.kind})"
         text = f"taken back: {found.text}" if found.is_taken_back else found.text

@@ -15,7 +15,7 @@ import re
 import select
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -318,6 +318,13 @@ def finish(result: Any, as_json: bool, show: Callable[[Any], None]) -> int:
 def wrote(path: str) -> None:
     """Report a new file on stderr."""
     click.echo(f"wrote {path}", err=True)
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """End while threads still judge: ended by Python, those that come back from C++ would abort the process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def write_text(path: str, text: str) -> None:

@@ -242,12 +242,8 @@ def test_a_folder_that_is_not_there_is_a_line() -> None:
     assert "nowhere is no directory: name the one that the recorder writes to" in done.stderr
 
 
-def test_logs_that_are_not_followed_are_refused_before_spark_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After 40 seconds, at that."""
+def test_logs_of_others_are_followed_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(follow_module, "_session")
     (tmp_path / "log.csv").write_text("process,kind,message,to\nann,send,a,bob\nbob,deliver,a,\n")
     done = run_command("audit", "--follow", "--once", tmp_path)
-    assert done.exit_code == 2
-    assert f"{tmp_path} holds logs in csv: --follow takes what busq records" in done.stderr
+    assert (done.exit_code, done.stderr) == (0, "")
