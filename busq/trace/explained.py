@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from busq.trace import shiviz
+from busq.trace import parquet_head, shiviz
 from busq.trace.dataset import RUNS_BY, WAYS, hive_keys
 from busq.trace.errors import TraceError
 from busq.trace.field_names import FIELDS, Fields, counts_nanoseconds, is_nan
@@ -43,7 +43,7 @@ class Explained:
     `missing` has the nearest of them for each field that events need and that was not found, or ""; `words` what each
     word in the place of a kind means, as "send", or "" for nothing known; `times` what the values of each column of
     times count, and why; `counts` numbers of events; `rows` a few
-    events as they were read.
+    events as they were read; `is_plain`: the columns are those of busq's own traces, and naming them would change that.
     """
 
     run: str
@@ -56,6 +56,7 @@ class Explained:
     words: dict[str, str] = field(default_factory=dict)
     times: dict[str, str] = field(default_factory=dict)
     is_rows_of_messages: bool = False
+    is_plain: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     findings: Sequence[Finding] = ()
@@ -91,7 +92,14 @@ def explained(source: Source, *, rows: int = 6, doubts: Callable[[Run], Iterable
     found.processes, found.findings = run.processes, tuple(doubts(run)) if doubts else run.findings
     found.counts = _counts(run)
     found.rows = list(islice(_rows(run, rows), rows))
+    found.is_plain = source.format == "busq" and any(map(_is_plain, source.paths))
     return found
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a table has the columns of busq's own traces."""
+    its = parquet_head.head(path)
+    return isinstance(its, parquet_head.Head) and its.is_plain
 
 
 # ---- fields ----
@@ -249,7 +257,8 @@ def toml_of(found: Sequence[Explained], options: Mapping[str, str], column: str 
     lines += [f"runs-by = {_text(runs_by)}"] if runs_by else []
     lines += ['shape = "messages"'] if are_alike and any(each.is_rows_of_messages for each in found) else []
     lines += [f"broadcast = {options['broadcast']}"] if "broadcast" in options else []
-    fields = {name: text for each in reversed(found) for name, text in each.fields.items()}
+    foreign = [each for each in found if not each.is_plain]
+    fields = {name: text for each in reversed(foreign) for name, text in each.fields.items()}
     fields.pop("run", None) if runs_by else None
     doubted = {finding.kind for each in found for finding in each.findings}
     unsure = [name for name in _DOUBTED if "other-column" in doubted and f"field.{name}" not in options]
@@ -263,9 +272,10 @@ def toml_of(found: Sequence[Explained], options: Mapping[str, str], column: str 
             for name, text in missing.items()
         ]
     words = {word: kind for each in reversed(found) for word, kind in each.words.items()}
-    if words:
+    if words and (foreign or not all(words.values())):
         mark = "# " if "kinds-guessed" in doubted else ""
-        known = [f"{mark * word.isdigit()}{_key(word)} = {_text(kind)}" for word, kind in words.items() if kind]
+        pinned = [word for word, kind in words.items() if kind and any(word in each.words for each in foreign)]
+        known = [f"{mark * word.isdigit()}{_key(word)} = {_text(words[word])}" for word in pinned]
         open_ = [
             f'# {_text(word)} = "deliver"   # it means nothing so far: a local event'
             for word in words

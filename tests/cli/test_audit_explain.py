@@ -26,7 +26,7 @@ ROWS = [
 ]
 CSV = "node,event,id,to,size\n" + "".join(",".join(row.values()) + "\n" for row in ROWS)
 FORMS = ("csv", "csv.gz", "ndjson", "nested", "parquet", "messages", "two files", "runs")
-FORMS += ("a logger", "a host", "numbers for kinds", "a file left out")
+FORMS += ("a logger", "a host", "numbers for kinds", "a file left out", "busq's own columns")
 needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="busq.toml takes Python 3.11")
 
 
@@ -71,6 +71,14 @@ def write(folder: Path, form: str) -> None:
         (folder / "log.csv").write_text("\n".join(lines).replace("got", "received") + "\n")
     elif form == "numbers for kinds":
         (folder / "log.csv").write_text("node,kind,id\nann,0,1\nbob,1,1\n")
+    elif form == "busq's own columns":  # whose messages are called by sender and number
+        own: dict[str, Any] = {
+            "process": [0, 0, 1, 1],
+            "position": [0, 1, 0, 1],
+            "kind": ["send", "send", "deliver", "deliver"],
+        }
+        own |= {"message": [1, 2, 2, 1], "destinations": [[1], [1], [], []]}
+        pq.write_table(pa.table(own), folder / "a.parquet")
     elif form == "a file left out":
         (folder / "log.csv").write_text("id,from,to,at\n1,ann,bob,10\n2,ann,bob,11\n")
         (folder / "other.csv").write_text("id,by,at\n1,bob,12\n2,bob,13\n")
