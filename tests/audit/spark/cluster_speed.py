@@ -52,7 +52,7 @@ def measured(trace: Path, workers: int, repeats: int, place: Path) -> Iterator[d
             found = huge.audit(spark, find([trace]).sources[0])
             spans.append((began_s, time.time()))
             times.append({name: check.count for name, check in found.checks.items()})
-    events = [json.loads(line) for path in log.rglob("*") if path.is_file() for line in path.open()]
+    events = [json.loads(line) for path in log.rglob("events_*") for line in path.open()]
     for counts, (began_s, ended_s) in zip(times, spans, strict=True):
         yield {"workers": workers, "seconds": round(ended_s - began_s, 2), **of_tasks(events, began_s, ended_s)} | {
             "counts": counts
