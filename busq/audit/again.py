@@ -3,9 +3,9 @@
 
 A look comes when a file has changed, and no sooner after the last one than that took, so that half of the time goes
 into looking at most.  What is broken is reported at once, and again where there is more of it; what a later look finds
-in order is taken back.  The logs may have yet to show a delivery, or a send, that lacks: a message counts as lost, or as
-one that was never sent, once it has done so for a while.  Where a file has gone, or is shorter than it was, any message
-may have stood there: from then on neither is reported, and nothing is taken back.
+in order is taken back.  The logs may have yet to show a delivery, or a send, that lacks: a message counts as lost, or
+as one that was never sent, once it has done so for a while.  Where a file has gone, or is shorter than it was, any
+message may have stood there: from then on neither is reported, and nothing is taken back.
 """
 
 from __future__ import annotations

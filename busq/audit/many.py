@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -101,10 +102,13 @@ def fits(source: Source) -> bool:
     return bool(memory_bytes(source) <= psutil.virtual_memory().available * _MEMORY_SHARE)
 
 
-def audit_source(source: Source, *, strict: bool = False, **asked: Any) -> RunAudit:
-    """Read and judge one run; one that cannot be read is a finding.  With `strict`, BadLog for anything amiss in it."""
+def audit_source(source: Source, *, strict: bool = False, is_followed: bool = False, **asked: Any) -> RunAudit:
+    """Read and judge one run; one that cannot be read is a finding.  With `strict`, BadLog for anything amiss in it;
+    what `is_followed` is judged as it is, though it grows: it is looked at again."""
     try:
         run = read(source, columns=COLUMNS)
+        if is_followed:
+            run = replace(run, findings=[finding for finding in run.findings if finding.kind != "growing"])
         if strict:
             for finding in run.findings:
                 if finding.is_error:

@@ -398,7 +398,7 @@ class _Command:
 
             began_s = time.monotonic()
             sources, findings = self._find()
-            runs = audit_sources(sources, **self.asked)
+            runs = audit_sources(sources, is_followed=True, **self.asked)
             return Audit(runs, "c", time.monotonic() - began_s, findings)
 
         return audit_follow.follow(self.paths, self.options, self.asked, judge)

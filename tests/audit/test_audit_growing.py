@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from busq.audit.many import audit_source
 from busq.audit.native import audit
 from busq.trace import find, places, read
 
@@ -62,3 +63,12 @@ def test_a_delivery_whose_send_was_written_meanwhile_is_not_invented(grow: Grow,
     found = judged(tmp_path, grow, {"a.csv": b"ann,send,2,bob\n"})
     assert {name for name, verdict in found.items() if verdict != "valid"} == {"phantom"}
     assert found["phantom"] == "unknown"
+
+
+def test_what_is_followed_is_judged_as_it_is(grow: Grow, tmp_path: Path) -> None:
+    """There, what is missing has to be missing for a while."""
+    (tmp_path / "a.csv").write_text("node,event,id,to\nann,send,1,bob\nann,send,2,bob\nbob,deliver,2,\n")
+    (source,) = find([tmp_path]).sources
+    grow(tmp_path / "a.csv", b"ann,send,3,bob\n")
+    assert audit_source(source).checks["lost"].verdict == "unknown"
+    assert audit_source(source, is_followed=True).checks["lost"].verdict == "invalid"
