@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "machine.h"
 /*
  * What is the least that a message between two processes costs in Python?  A ring of one producer and one consumer behind an
  * extension module: `put` copies bytes in, `get` makes bytes of what comes out.  It is in memory that is shared with the children of
- * a fork.
+ * a fork.  A side that waits pauses and yields; with `sleeps` the consumer sleeps on a futex at once, and lets other threads run.
  *
- * Not given: order, a second producer, sleep (a waiting side pauses and yields), signals while waiting, or messages above ROOM_BYTES.
+ * Not given: order, a second producer, signals while waiting, or messages above ROOM_BYTES.
  */
 #define RECORDS 1024u
 #define ROOM_BYTES 1024u
@@ -27,6 +30,7 @@ typedef struct {
 typedef struct {
   _Alignas(LINE_PAIR_BYTES) _Atomic uint64_t tail; /* records published; the producer's word */
   uint64_t head_seen;                              /* by the producer */
+  _Atomic uint32_t is_asleep;                      /* the consumer, or is about to be */
   _Alignas(LINE_PAIR_BYTES) _Atomic uint64_t head; /* records taken; the consumer's word */
   uint64_t tail_seen;                              /* by the consumer */
   _Alignas(LINE_PAIR_BYTES) record records[RECORDS];
@@ -35,7 +39,22 @@ typedef struct {
 typedef struct {
   PyObject_HEAD
   shared_ring *ring;
+  int sleeps;
 } Ring;
+
+static void wake(shared_ring *ring)
+{
+  if (atomic_exchange(&ring->is_asleep, 0))
+    syscall(SYS_futex, &ring->is_asleep, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void sleep_until(shared_ring *ring, uint64_t head)
+{
+  /* SYNC POINT asleep: either the producer sees the flag, or this sees its record. */
+  atomic_store(&ring->is_asleep, 1);
+  while (atomic_load(&ring->tail) == head && atomic_load(&ring->is_asleep))
+    syscall(SYS_futex, &ring->is_asleep, FUTEX_WAIT, 1, NULL, NULL, 0);
+}
 
 static void wait_step(unsigned *stepsp)
 {
@@ -71,6 +90,11 @@ static PyObject *ring_put(Ring *self, PyObject *data)
   ring->records[tail % RECORDS].size_bytes = (uint32_t)size_bytes;
   memcpy(ring->records[tail % RECORDS].data, bytes, (size_t)size_bytes);
   atomic_store_explicit(&ring->tail, tail + 1, memory_order_release); /* SYNC POINT slot full: the copy in is done */
+  if (self->sleeps) {
+    atomic_thread_fence(memory_order_seq_cst); /* SYNC POINT asleep */
+    if (atomic_load_explicit(&ring->is_asleep, memory_order_relaxed))
+      wake(ring);
+  }
   Py_RETURN_NONE;
 }
 
@@ -84,8 +108,15 @@ static PyObject *ring_get(Ring *self, PyObject *unused)
   (void)unused;
   while (head == ring->tail_seen) {
     ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire); /* SYNC POINT slot full: the copy in is done */
-    if (head == ring->tail_seen)
+    if (head != ring->tail_seen)
+      break;
+    if (self->sleeps) {
+      Py_BEGIN_ALLOW_THREADS
+      sleep_until(ring, head);
+      Py_END_ALLOW_THREADS
+    } else {
       wait_step(&steps);
+    }
   }
   data = PyBytes_FromStringAndSize(ring->records[head % RECORDS].data, ring->records[head % RECORDS].size_bytes);
   atomic_store_explicit(&ring->head, head + 1, memory_order_release); /* SYNC POINT slot free: the copy out is done */
@@ -95,12 +126,13 @@ static PyObject *ring_get(Ring *self, PyObject *unused)
 static PyObject *ring_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
   allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-  Ring *self = (Ring *)alloc(type, 0);
+  static char *names[] = { "sleeps", NULL };
+  int sleeps = 0;
+  Ring *self;
 
-  (void)args;
-  (void)keywords;
-  if (!self)
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|p", names, &sleeps) || !(self = (Ring *)alloc(type, 0)))
     return NULL;
+  self->sleeps = sleeps;
   self->ring = mmap(NULL, sizeof(*self->ring), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (self->ring == MAP_FAILED) {
     self->ring = NULL;

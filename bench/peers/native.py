@@ -118,13 +118,14 @@ class RingAdapter(Adapter):
         return load("busq.bench._ring").Ring
 
     def refuses(self, case: Case) -> str | None:
-        is_for_two = case.workload.work_us is not None or case.workload.name in ("one_to_one", "ping_pong")
+        names = ("one_to_one", "ping_pong", "ping_pong_asleep")
+        is_for_two = case.workload.work_us is not None or case.workload.name in names
         if not is_for_two or case.size_bytes > 1024:
             return "one producer, one consumer, 1 KiB"
-        return super().refuses(case)
+        return "no calls for several messages" if case.calls > 1 else None
 
     def prepare(self, case: Case, token: str) -> Any:
-        return {receiver: self._ring()() for receiver in case.workload.receivers}
+        return {receiver: self._ring()(sleeps=case.workload.asleep) for receiver in case.workload.receivers}
 
     def open(self, shared: Any, case: Case, me: int) -> Endpoint:
         endpoint = Endpoint()
