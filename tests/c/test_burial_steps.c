@@ -115,8 +115,7 @@ static void everybody_pays_for_a_step(busq_peer *bob, busq_peer *carol, uint64_t
   COSTS_A_STEP("a new peer of the same name", next = join("dead"));
   leave(dan);
   leave(next);
-  COSTS_A_STEP("its successor",
-               CHECK_EQUAL(busq_peer_join_as(company_bus, "dead", 4, BUSQ_JOIN_RESUME, &next), BUSQ_OK));
+  COSTS_A_STEP("its successor", next = join_as("dead", BUSQ_JOIN_RESUME));
   busq_peer_free(next);
   COSTS_A_STEP("unlink's look for the dead", (void)busq_grave_bury_all(company_bus));
 }
@@ -210,7 +209,6 @@ static void unread_sender_body(void *argument)
  * has left. */
 TEST(test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor)
 {
-  busq_peer *successor;
   meet(4, 16, 1 << 18);
   busq_peer *bob = join("bob"), *carol = join("carol");
   for (int i = 0; i < 8; i++)
@@ -221,7 +219,7 @@ TEST(test_what_was_given_up_before_the_burial_was_over_comes_to_no_successor)
   leave(join("dead"));
   leave(join("erin")); /* in the slot of the second "dead", as there is no other */
   busq_step_looks = looks;
-  CHECK_EQUAL(busq_peer_join_as(company_bus, "dead", 4, BUSQ_JOIN_RESUME, &successor), BUSQ_OK);
+  busq_peer *successor = join_as("dead", BUSQ_JOIN_RESUME);
   hears(successor, "");
   leave(successor);
   hears(bob, "x x x x x x x x");

@@ -50,8 +50,7 @@ static int say_put_off(busq_peer *peer, const char *to, const char *text, uint32
 /* "reader" has a durable queue, and is gone. */
 static void the_reader_goes(void)
 {
-  busq_peer *reader;
-  CHECK_EQUAL(busq_peer_join_as(company_bus, "reader", 6, BUSQ_JOIN_DURABLE, &reader), BUSQ_OK);
+  busq_peer *reader = join_as("reader", BUSQ_JOIN_DURABLE);
   reader_slot = reader->slot;
   CHECK_EQUAL(busq_peer_close(reader), BUSQ_OK);
   busq_peer_free(reader);
@@ -59,10 +58,7 @@ static void the_reader_goes(void)
 
 static busq_peer *the_reader_returns(void)
 {
-  busq_peer *reader;
-  if (busq_peer_join_as(company_bus, "reader", 6, BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME, &reader) != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "the reader can't resume: %s", busq_error_text());
-  return reader;
+  return join_as("reader", BUSQ_JOIN_DURABLE | BUSQ_JOIN_RESUME);
 }
 
 static void the_reader_is_removed(busq_peer *reader)

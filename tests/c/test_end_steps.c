@@ -43,10 +43,7 @@ static last_words *words;
 
 static busq_peer *join_jobs(void)
 {
-  busq_peer *peer;
-  const int result = busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED, &peer);
-  if (result != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "can't join: %d, %s", result, busq_error_text());
+  busq_peer *peer = join_as("jobs", BUSQ_JOIN_SHARED);
   busq_peer_set_spin(peer, 0, 0);
   return peer;
 }

@@ -219,12 +219,9 @@ static uint32_t members_of(const char *group)
 
 static void close_meanwhile(void)
 {
-  busq_peer *mark;
   uint64_t target;
   is_closed = true;
-  CHECK_EQUAL(busq_peer_join_as(company_bus, "wide@h", 6, BUSQ_JOIN_DURABLE, &mark), BUSQ_OK);
-  CHECK_EQUAL(busq_peer_close(mark), BUSQ_OK);
-  busq_peer_free(mark);
+  leave(join_as("wide@h", BUSQ_JOIN_DURABLE));
   CHECK_EQUAL(busq_peer_lookup(alice, "wide@h", 6, &target), BUSQ_OK);
   CHECK_EQUAL(busq_peer_send(alice, &target, 1, "d", 1, COMPANY_PATIENCE_NS), BUSQ_OK);
   CHECK_EQUAL(busq_peer_leave(alice, "@h", 2, COMPANY_PATIENCE_NS), BUSQ_OK);

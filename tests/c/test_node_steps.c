@@ -337,14 +337,6 @@ static void begin_scene(uint64_t *steps, pid_t *pidp)
   tell(&words->may_go_on);
 }
 
-static busq_peer *resume(const char *name)
-{
-  busq_peer *peer = NULL;
-  if (busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_RESUME, &peer) != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "%s can't resume: %s", name, busq_error_text());
-  return peer;
-}
-
 /* True if the victim came through. */
 static bool strike(const void *argument, uint64_t steps, bool stops)
 {
@@ -371,7 +363,7 @@ static bool strike(const void *argument, uint64_t steps, bool stops)
   if (is_stopped)
     others_go_on();
   if (s->is_resumed && !stops)
-    cast[s->victim] = resume(names[s->victim]);
+    cast[s->victim] = join_as(names[s->victim], BUSQ_JOIN_RESUME);
   if (s->alice_destroys)
     destroyed(cast[ALICE], words->node);
   settle();

@@ -38,10 +38,7 @@ static last_words *words;
 
 static busq_peer *join_jobs(uint32_t flags)
 {
-  busq_peer *peer;
-  const int result = busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED | flags, &peer);
-  if (result != BUSQ_OK)
-    check_fail(__FILE__, __LINE__, "can't join: %d, %s", result, busq_error_text());
+  busq_peer *peer = join_as("jobs", BUSQ_JOIN_SHARED | flags);
   busq_peer_set_spin(peer, 0, 0);
   return peer;
 }

@@ -271,7 +271,7 @@ static int send_where_the_queue_ends(bool is_promised)
   three_meet();
   if (is_promised)
     busq_peer_send_behind(alice);
-  CHECK_EQUAL(busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED, &worker), BUSQ_OK);
+  worker = join_as("jobs", BUSQ_JOIN_SHARED);
   for (unsigned i = 0; i < SHORT; i++)
     said(carol, "jobs", "x");
   hooked = jobs_end; /* between memory and the swap */
@@ -306,7 +306,7 @@ TEST(test_a_reader_of_several_keeps_more_than_a_short_ring_where_there_is_memory
   busq_message kept[SHORT + 2];
   uint32_t count;
   three_meet();
-  CHECK_EQUAL(busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED, &worker), BUSQ_OK);
+  worker = join_as("jobs", BUSQ_JOIN_SHARED);
   for (unsigned i = 0; i < SHORT + 2; i++)
     said(carol, "jobs", "x");
   for (unsigned i = 0; i < SHORT; i++)
@@ -327,7 +327,7 @@ TEST(test_a_reader_of_several_takes_what_it_copies_where_it_can_keep_no_more)
   busq_message kept[SHORT], copied;
   uint32_t count;
   three_meet();
-  CHECK_EQUAL(busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED, &worker), BUSQ_OK);
+  worker = join_as("jobs", BUSQ_JOIN_SHARED);
   for (unsigned i = 0; i < SHORT; i++)
     said(carol, "jobs", "x");
   for (unsigned i = 0; i < SHORT; i++)

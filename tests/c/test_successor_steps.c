@@ -70,10 +70,7 @@ static busq_peer *may_resume(const char *name, uint32_t flags)
 
 static busq_peer *resume(const char *name)
 {
-  busq_peer *peer = may_resume(name, BUSQ_JOIN_DURABLE);
-  if (!peer)
-    check_fail(__FILE__, __LINE__, "%s can't resume: %s", name, busq_error_text());
-  return peer;
+  return join_as(name, BUSQ_JOIN_RESUME | BUSQ_JOIN_DURABLE);
 }
 
 /* Looks after its nodes and handles at once, which it does otherwise now and then. */
@@ -346,10 +343,7 @@ static uint32_t flags_of_bob; /* durable, or not */
 
 static busq_peer *bob_resumes(void)
 {
-  busq_peer *peer = may_resume("bob", flags_of_bob);
-  if (!peer)
-    check_fail(__FILE__, __LINE__, "bob can't resume: %s", busq_error_text());
-  return peer;
+  return join_as("bob", BUSQ_JOIN_RESUME | flags_of_bob);
 }
 
 static void is_offered(busq_peer *peer, busq_message *message)

@@ -97,7 +97,7 @@ TEST(test_what_a_reader_has_in_its_hands_is_counted)
   busq_message message;
   uint64_t target, waiting, unfinished;
   for (int i = 0; i < 2; i++)
-    CHECK_EQUAL(busq_peer_join_as(company_bus, "jobs", 4, BUSQ_JOIN_SHARED, &readers[i]), BUSQ_OK);
+    readers[i] = join_as("jobs", BUSQ_JOIN_SHARED);
   CHECK_EQUAL(busq_peer_lookup(alice, "jobs", 4, &target), BUSQ_OK);
   for (int i = 0; i < 4; i++)
     CHECK_EQUAL(busq_peer_send(alice, &target, 1, "x", 1, 0), BUSQ_OK);

@@ -46,13 +46,6 @@ static const char *takes_all(busq_peer *peer)
   return takes(peer, -1);
 }
 
-static busq_peer *resume(const char *name)
-{
-  busq_peer *peer = NULL;
-  CHECK_EQUAL(busq_peer_join_as(company_bus, name, strlen(name), BUSQ_JOIN_RESUME, &peer), BUSQ_OK);
-  return peer;
-}
-
 static void begin(void)
 {
   company_groups = 4;
@@ -99,7 +92,7 @@ TEST(test_nothing_of_one_that_is_resumed_comes_before_the_notices)
   CHECK_TEXT(takes_all(alice), "+");
   fill(bob, alice, "b");
   leave(bob);
-  bob = resume("bob");
+  bob = join_as("bob", BUSQ_JOIN_RESUME);
   CHECK_EQUAL(sends(bob, alice, "c"), BUSQ_FULL);
   CHECK_EQUAL(sends(bob, carol, "c"), BUSQ_OK);
   CHECK_TEXT(takes_all(carol), "+-+c");

@@ -113,6 +113,14 @@ __attribute__((unused)) static busq_peer *join(const char *name)
   return peer;
 }
 
+__attribute__((unused)) static busq_peer *join_as(const char *name, uint32_t flags)
+{
+  busq_peer *peer = NULL;
+  if (busq_peer_join_as(company_bus, name, strlen(name), flags, &peer) != BUSQ_OK)
+    check_fail(__FILE__, __LINE__, "%s can't join: %s", name, busq_error_text());
+  return peer;
+}
+
 __attribute__((unused)) static void leave(busq_peer *peer)
 {
   for (unsigned i = 0; i < COMPANY_PEERS_MAX; i++)
