@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import PATIENCE_S, TESTS, Child, fresh_python, uncollected, wait_until
-from on_top import places
+from inside_a_call import places
 
 import busq
 from busq import queues
