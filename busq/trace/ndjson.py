@@ -84,7 +84,8 @@ def records_in(path: str, options: Mapping[str, str]) -> Parsed:
     text = text_of(data)
     fields, keys = Fields(options), hive_keys(path)
     parsed = Parsed(path, "an object with a process, a kind and a message")
-    parsed.cut = text.count(b"\n") + 1 if not text.endswith(b"\n") and text else 0
+    last = text[text.rfind(b"\n") + 1 :]
+    parsed.cut = text.count(b"\n") + 1 if last and not isinstance(_parsed(last.decode()), dict) else 0
     parsed.findings += [cut] if cut else []
     parsed.names = [*names_in(text[:_HEAD]), *keys]
     line = 1

@@ -377,6 +377,12 @@ def test_a_last_line_that_was_cut_is_reported(tmp_path: Path) -> None:
         assert stories(run) == [*STORIES[:0], STORIES[0][:1], *STORIES[1:]]
 
 
+def test_a_last_object_that_is_whole_was_not_cut_though_its_line_has_no_end(tmp_path: Path) -> None:
+    run = read(tmp_path, "a.ndjson", ndjson(named()) + '{"process": "ann", "colour": "red"}')
+    assert [finding.kind for finding in run.findings] == ["bad-line"]
+    assert "was cut" not in run.findings[0].text
+
+
 def test_blank_lines_and_odd_bytes_mean_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     path.write_bytes(b"\xef\xbb\xbf\n" + ndjson(named()).replace("\n", "\r\n\r\n").encode() + b"\xff\xfe\n")
