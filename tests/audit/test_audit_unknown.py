@@ -153,9 +153,11 @@ def test_the_command_says_what_it_took_for_a_run_and_takes_orders(tmp_path: Path
     result = run_command("audit", tmp_path, "--runs-by", "colour")
     assert result.exit_code == 2
     assert "no column 'colour' to tell runs by: expected one, or file, folder, none" in result.stderr
-    result = run_command("audit", tmp_path, "--follow", "--runs-by", "file")
+    result = run_command("audit", tmp_path, "--follow", "--once", "--runs-by", "file", "--json")
+    assert (result.exit_code, len(json.loads(result.stdout.splitlines()[-1])["runs"])) == (0, 2)  # not for certain
+    result = run_command("audit", tmp_path, "--follow", "--report", tmp_path / "page.html")
     assert result.exit_code == 2
-    assert "leave --runs-by to an audit afterwards" in result.stderr
+    assert "leave --report to an audit afterwards" in result.stderr
 
 
 def test_the_command_is_told_that_all_were_broadcasts(tmp_path: Path) -> None:
