@@ -489,6 +489,22 @@ def test_processes_may_be_called_by_any_numbers_as_in_c(
         assert found.processes == wanted.processes
 
 
+def test_messages_may_be_called_by_numbers_of_64_bits_as_in_c(spark: SparkSession, tmp_path: Path) -> None:
+    """Also in the columns of a trace: Spark could not cast them.  The second message comes before the first."""
+    first, second = 1 << 63, (1 << 64) - 1
+    messages = pa.array([first, second, second, first], pa.uint64())
+    columns = {"process": [0, 0, 1, 1], "position": [0, 1, 0, 1], "kind": [1, 1, 0, 0], "message": messages}
+    table = pa.table(columns | {"destinations": [[1], [1], None, None]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    (source,) = find([tmp_path]).sources
+    wanted = audit(read(source))
+    assert (wanted.messages, told(wanted)["fifo"]) == (2, (1, "invalid"))
+    for its in (source, spark.read.parquet(str(tmp_path))):
+        found = huge.audit(spark, its)
+        assert_same(found, wanted, str(its))
+        assert found.checks["fifo"].text == wanted.checks["fifo"].text
+
+
 def test_another_column_is_doubted_here_too_whatever_is_judged(spark: SparkSession, tmp_path: Path) -> None:
     """A look for other columns counts phantoms even if they are not judged."""
     source = written(tmp_path, ODD_TABLES["rows called id"])

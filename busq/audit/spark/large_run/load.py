@@ -181,19 +181,25 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
 
 
 def _may_be_indices(path: str) -> bool:
-    """Return whether the processes of a stranger may be indices, by their ends in the metadata of a file."""
+    """Return whether processes of a stranger may be indices, and messages fit, by their ends in a file's metadata.
+
+    Numbers of messages beyond 63 bits are names, as in `busq.trace.parquet`.
+    """
     with parquet_file(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+        may_be_wide = file.schema_arrow.field("message").type == pa.uint64()
+    bounds = {"process": PROCESSES_MAX, "destinations": PROCESSES_MAX} | ({"message": 1 << 63} if may_be_wide else {})
     columns = [group.column(place) for group in groups for place in range(group.num_columns)]
     for column in columns:
-        if column.path_in_schema.partition(".")[0] not in ("process", "destinations"):
+        bound = bounds.get(column.path_in_schema.partition(".")[0])
+        if bound is None:
             continue
         ends = column.statistics
         if ends is None or not ends.has_min_max:
             if ends is not None and ends.null_count == column.num_values:
                 continue
             return False
-        if ends.min < 0 or ends.max >= PROCESSES_MAX:
+        if ends.min < 0 or ends.max >= bound:
             return False
     return True
 
