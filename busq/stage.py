@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network that its user conducts: the public name of `busq.lab.stage`."""
+"""A network that its user conducts: the public name of `busq.lab.stage`, and of its page."""
 
-from busq.lab.stage import *
-from busq.lab.stage import __all__ as __all__
+from busq.lab.stage import Packet, Stage, Stuck
+from busq.lab.stage_page.page import StagePage, show
+
+__all__ = ["Packet", "Stage", "StagePage", "Stuck", "show"]

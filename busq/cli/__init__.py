@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     "Laboratory": {
         "sim": "busq.cli.sim:sim",
         "check": "busq.cli.check:check",
+        "stage": "busq.cli.stage:stage",
         "prove": "busq.cli.prove:prove",
         "sweep": "busq.cli.sweep:sweep",
         "example": "busq.cli.example:example",
