@@ -17,7 +17,7 @@ import psutil
 import pytest
 from conftest import PATIENCE_S, run_command, wait_until
 
-from busq.audit.spark.following.follow import follow
+from busq.audit.spark.following.follow import follow, has_judged
 from busq.audit.spark.following.watch import Violation
 from busq.trace import Kind, Writer, message_of
 
@@ -143,6 +143,22 @@ def test_the_time_counts_from_the_first_look_and_a_look_at_nothing_is_no_verdict
     writer.write(1, deliveries(1, 3, 2))
     done = run_command(*command)
     assert (done.exit_code, LATE in done.stdout) == (1, True), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("message", "is_available", "wanted"),
+    [
+        ("Initializing sources", False, False),
+        ("Getting offsets from FileStreamSource[file:/trace]", False, False),
+        ("Processing new data", True, False),
+        ("Waiting for next trigger", True, False),  # between two batches of what is there
+        ("Waiting for next trigger", False, True),
+        ("Waiting for data to arrive", False, True),
+    ],
+)
+def test_a_stream_that_waits_for_more_has_looked(message: str, is_available: bool, wanted: bool) -> None:
+    """It waits for data for a fiftieth of the time: `--seconds` counted minutes too late where looks missed that."""
+    assert has_judged({"message": message, "isDataAvailable": is_available, "isTriggerActive": False}) is wanted
 
 
 def test_ending_before_the_first_look_is_no_verdict(spark: SparkSession, trace: Path, writer: Writer) -> None:

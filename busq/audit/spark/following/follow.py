@@ -17,7 +17,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from busq.audit.spark.sessions.session import session
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Followed", "follow"]
+__all__ = ["Followed", "follow", "has_judged"]
 
 FILES_PER_BATCH = 256
 FILES_PER_STEP = 8  # after which Ctrl-C is heard
@@ -208,6 +208,15 @@ def _checkpoint(directory: str | os.PathLike[str] | None) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
+def has_judged(status: Mapping[str, Any]) -> bool:
+    """Return whether a stream with this status has judged all that it has found.
+
+    It waits for data for 10 ms only, and for the next trigger most of the time, also between batches of what is there;
+    then data is available, by its last look.
+    """
+    return str(status["message"]).startswith("Waiting for ") and not status["isDataAvailable"]
+
+
 class _Follower:
     """A stream of files, and their judge."""
 
@@ -296,13 +305,9 @@ class _Follower:
                     if self._error is None and query.exception() is not None:
                         raise query.exception()
                     return
-                # Spark waits for data when it has found none, or after the batch of all that it has found.
-                self.has_looked = self.has_looked or self._has_judged(query)
+                self.has_looked = self.has_looked or has_judged(query.status)
                 if end is None and seconds is not None and self.has_looked:
                     end = time.monotonic() + seconds
-
-    def _has_judged(self, query: Any) -> bool:
-        return str(query.status["message"]).startswith("Waiting for data")
 
     def _say(self) -> None:
         """Report how far it is."""

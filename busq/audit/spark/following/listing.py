@@ -50,8 +50,9 @@ class Listing:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Its message begins with "Waiting for data" while it waits for files."""
-        return {"message": "Waiting for data to arrive" if self._waits else "Processing new data"}
+        """Say whether it waits for files, as a stream does."""
+        message = "Waiting for data to arrive" if self._waits else "Processing new data"
+        return {"message": message, "isDataAvailable": not self._waits}
 
     def exception(self) -> Exception | None:
         """Return what ended it, if it was no call of `stop`."""
