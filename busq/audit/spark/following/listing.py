@@ -50,7 +50,7 @@ class Listing:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Say whether it waits for files, as a stream does."""
+        """Its message begins with "Waiting for" while it waits for files, and no data is available then."""
         message = "Waiting for data to arrive" if self._waits else "Processing new data"
         return {"message": message, "isDataAvailable": not self._waits}
 
