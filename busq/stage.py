@@ -2,6 +2,6 @@
 """A network that its user conducts: the public name of `busq.lab.stage`, and of its page."""
 
 from busq.lab.stage import Packet, Stage, Stuck
-from busq.lab.stage_page.page import StagePage, show
+from busq.lab.stage_page.page import show
 
-__all__ = ["Packet", "Stage", "StagePage", "Stuck", "show"]
+__all__ = ["Packet", "Stage", "Stuck", "show"]

@@ -7,7 +7,7 @@ import threading
 
 import click
 
-from busq.cli.base import examples, plain_errors
+from busq.cli.base import Refusal, examples, plain_errors
 
 
 @click.command(
@@ -33,9 +33,13 @@ def stage(order: str, serve: bool, processes: str, messages: int, crashes: int, 
     """
     if not serve:
         raise click.UsageError("expected --serve: the stage is a page, and nothing listens unless it is asked to")
+    from busq.lab.picture_path import missing
     from busq.lab.stage_page.page import show
 
-    with plain_errors(), show(order, processes, messages=messages, crashes=crashes, port=port) as page:
+    if lacking := missing():
+        raise Refusal(lacking)
+    named = int(processes) if processes.isdecimal() else processes.split(",")
+    with plain_errors(), show(order, named, messages=messages, crashes=crashes, port=port) as page:
         click.echo(f"the stage of {order} is at {page.url} (Ctrl-C ends it)")
         threading.Event().wait()
     return 0

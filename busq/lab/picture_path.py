@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import os
 
-__all__ = ["SUFFIXES", "fault"]
+__all__ = ["SUFFIXES", "fault", "missing"]
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -24,6 +24,11 @@ def fault(path: str | os.PathLike[str]) -> str | None:
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
         return f"{path}: {directory} is no directory that can be written to"
+    return missing()
+
+
+def missing() -> str | None:
+    """Return what pictures lack here, and how to get it; None where they lack nothing."""
     if importlib.util.find_spec("matplotlib") is None:
         return "pictures need matplotlib: pip install 'busq[plot]'"
     return None

@@ -85,6 +85,11 @@ def fresh(**options: Any) -> stage.Stage:
     return made
 
 
+def shown(**options: Any) -> None:
+    """Serve the page of a stage, and end it."""
+    stage.show(**options).close()
+
+
 def history() -> spec.History:
     return spec.History(2)
 
@@ -157,6 +162,7 @@ CALLS: dict[str, Make] = {
     "spec.History.destinations": lambda _: (history().destinations, {}),
     "spec.classify": lambda _: (spec.classify, {}),
     "stage.Stage": lambda _: (stage.Stage, {"order": "none", "processes": 2}),
+    "stage.show": lambda _: (shown, {"order": "none"}),
     "stage.Stage.submit": lambda _: (fresh().submit, {"process": 0}),
     "stage.Stage.receive": lambda _: (fresh().receive, {}),
     "stage.Stage.lose": lambda _: (fresh().lose, {}),

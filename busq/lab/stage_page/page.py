@@ -25,14 +25,14 @@ class StagePage(PageServer):
 
 
 def show(
-    order: str, processes: int | str | Iterable[str] = 3, *, messages: int = 2, crashes: int = 0, port: int = 0
+    order: str, processes: int | Iterable[str] = 3, *, messages: int = 2, crashes: int = 0, port: int = 0
 ) -> StagePage:
     """Serve a page on which you are the network of an order; in a notebook, show it.
 
     Every packet that may arrive is a button; the space-time diagram grows, clocks and states stand beside each process,
     and a property lights up when it breaks.
 
-    Parameters: `order`, with its options; `processes`, their number or their names ("ann,bob" as well); `messages` that
+    Parameters: `order`, with its options; `processes`, their number or their names; `messages` that
     each may send; `crashes`, how many may die; `port` on 127.0.0.1, 0 for a free one.
 
     Errors: ValueError for an order or processes that can't be, ImportError without matplotlib, OSError for a port that
@@ -43,6 +43,4 @@ def show(
     True
     """
     limits = Limits(whole_number("messages", messages, 32), whole_number("crashes", crashes, 32))
-    if isinstance(processes, str):
-        processes = int(processes) if processes.isdecimal() else processes.split(",")
-    return StagePage(Conductor(order, arguments.process_names(processes), limits), port)
+    return StagePage(Conductor(order, arguments.process_names(processes), limits), whole_number("port", port, 16))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from busq.lab.diagram import draw
+from busq.lab.diagram.save import widths
 from busq.lab.observers import PROPERTIES, Verdict
 from busq.lab.scenario import Player, play, remains
 from busq.lab.stage import Stage
@@ -34,6 +35,7 @@ class Conductor:
     def __init__(self, order: str, processes: Sequence[str], limits: Limits | None = None) -> None:
         self.order, self.processes, self.limits = order, tuple(processes), limits or Limits()
         self._stage()  # which raises what is wrong with it
+        widths()  # the same, where nothing can be drawn
         self._claims = parse(order)[0].claims
 
     def _stage(self) -> Stage:
