@@ -90,7 +90,7 @@ CODES = {
 }
 WITHOUT_BOTH = {"audit", "sim run", "check", "sweep", "diagram"}
 # These print until they are stopped: tests of their own.
-ENDLESS = {"recv", "chat"}
+ENDLESS = {"recv", "chat", "stage"}
 # Measures for seconds at least, and prints like the others.
 LONG = {"bench", "spark"}
 

@@ -126,7 +126,7 @@ def test_an_environment_in_which_spark_can_not_start_is_named(
 def test_a_java_that_is_passed_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     monkeypatch.setenv("SPARK_HOME", "/nowhere")  # so that no Spark is started
-    here, _ = check("local[1]")
+    here, *_ = check("local[1]")  # more, where a session of another test goes on
     assert "JAVA_HOME is /nowhere, which is no Java 17 or newer: passed over" in here.text
 
 
