@@ -58,16 +58,15 @@ class _Lock:
 
     def try_read(self) -> bool:
         """Have it for as long as this object lives; False where the queue is just ending."""
-        try:
-            self._call(fcntl.F_OFD_SETLK, fcntl.F_RDLCK)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
+        return self._try(fcntl.F_RDLCK)
 
     def try_write(self) -> bool:
         """Have it, alone; False where a process has it for reading."""
+        return self._try(fcntl.F_WRLCK)
+
+    def _try(self, kind: int) -> bool:
         try:
-            self._call(fcntl.F_OFD_SETLK, fcntl.F_WRLCK)
+            self._call(fcntl.F_OFD_SETLK, kind)
         except (BlockingIOError, PermissionError):
             return False
         return True
