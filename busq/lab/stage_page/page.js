@@ -177,7 +177,13 @@ async function copyLink() {
 }
 
 async function exportScenario() {
-  const { text } = await ask("scenario");
+  let text;
+  try {
+    ({ text } = await ask("scenario"));
+  } catch (error) {
+    say(error.message, true);
+    return;
+  }
   const link = document.createElement("a");
   link.href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   link.download = "stage.scenario";
