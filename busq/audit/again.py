@@ -174,7 +174,7 @@ class _Looks:
             yield Report("gone", "", text, is_claimed=False)
         for name, looks in self._seen.items():
             until = now - (self._delay_s if name in _ABSENT and not at_once else 0.0)
-            while len(looks) > 1 and looks[1].at <= until:
+            while len(looks) > 1 and (looks[1].at <= until or self._delay_s == math.inf):  # or of no use any more
                 del looks[0]
             last, told = looks[-1], self._told.get(name, 0)
             count = min(look.count for look in looks) if looks[0].at <= until else 0
