@@ -318,7 +318,7 @@ def test_a_model_is_proven(system: System) -> None:
 
 @needs_z3
 def test_a_search_that_gets_lost_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solver, "_TRIES_STEPS", (1000, 2000))
+    monkeypatch.setattr(solver, "_FIRST_STEPS", 1000)
     assert prove(MODELS["lamport"]).failures == []
 
 

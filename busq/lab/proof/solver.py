@@ -23,11 +23,12 @@ SOLVERS = ("z3", "cvc5")
 # Elements of each sort in the counterexamples that are tried, so that those shown are small.
 _SMALL = (1, 2, 3, 4, 5)
 _SMALL_SECONDS = 20.0
-# Steps of the solver in a try of one question, before the try that takes as long as it may: some 5 and 20 seconds; what
-# is proven takes less than 0.1.  Steps are the same on every machine, and the solver survives their end.  The thread
-# with which it ends a search by time may strike a search that is through.
-_TRIES_STEPS = (20_000_000, 80_000_000)
-_ANY_STEPS = 0
+# Steps of the solver in the first try of a question, some half a second; what is proven takes less than 0.1.  A search
+# that gets lost rarely ends, and from another beginning rarely gets lost: each try that finds nothing is followed by
+# one that is twice as long.  Steps are the same on every machine, and the solver survives their end.  The thread with
+# which it ends a search by time may strike a search that is through.
+_FIRST_STEPS = 2_000_000
+_STEPS_MAX = 2**32 - 1  # the solver counts them in 32 bits
 _SECONDS_MAX = 1_000_000  # the solver counts milliseconds in 32 bits
 
 
@@ -134,10 +135,11 @@ def _answer(reading: _Reading, question: _Question, seconds: float, ask: Callabl
 
 
 def _by_z3(solver: Any, seconds: float) -> str:
-    """Return the answer of z3; a search that gets lost rarely does so again from another beginning."""
+    """Return the answer of z3, which is asked again from other beginnings until the time is up."""
     found = "unknown"
     end = time.monotonic() + seconds
-    for seed, steps in enumerate((*_TRIES_STEPS, _ANY_STEPS), 1):
+    steps = _FIRST_STEPS
+    for seed in itertools.count(1):
         trial = solver if seed == 1 else _anew(solver)
         trial.set("timeout", max(int((end - time.monotonic()) * 1000), 1))
         trial.set("rlimit", steps)
@@ -145,6 +147,7 @@ def _by_z3(solver: Any, seconds: float) -> str:
         found = str(trial.check())
         if found != "unknown" or time.monotonic() >= end:
             break
+        steps = min(2 * steps, _STEPS_MAX)
     return found
 
 
