@@ -265,14 +265,14 @@ class Peer:
         ('alice', 'bob')
         >>> busq.Bus.unlink("doc-aio-state")
         """
-        from busq import groups  # here, since most programs have none
+        from busq._port import enter_group, group_members  # here, since most programs have none
 
-        if groups.wide_domain(self._peer, group) is None:
-            here = functools.partial(groups.enter_here, self._peer, state=state, take=take)
+        if group_members.wide_domain(self._peer, group) is None:
+            here = functools.partial(enter_group.enter_here, self._peer, state=state, take=take)
             try:
                 return await self._change(here, group, timeout)
             except ValueError:
-                if groups.wide_domain(self._peer, group) is None:
+                if group_members.wide_domain(self._peer, group) is None:
                     raise
         from busq._port import wide_members, wide_protocol
 
@@ -281,10 +281,10 @@ class Peer:
 
     async def leave(self, group: str, *, timeout: float | None = None) -> None:
         """Cease to be a member of a group, as `busq.Peer.leave`."""
-        from busq import groups
+        from busq._port import group_members
 
-        name = groups.checked_name(group)
-        if groups.wide_domain(self._peer, group) is not None and not groups.is_in(self._peer, name):
+        name = group_members.checked_name(group)
+        if group_members.wide_domain(self._peer, group) is not None and not group_members.is_in(self._peer, name):
             from busq._port import wide_protocol
 
             return await self._change_wide(wide_protocol.LEAVE, group, timeout)

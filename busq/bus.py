@@ -99,43 +99,43 @@ class Bus1Peer(core.Port, Peer):
         take: Callable[[bytes], object] | None = None,
         timeout: float | None = None,
     ) -> None:
-        from busq import groups  # here, since most programs have none
+        from busq._port import enter_group, group_members  # here, since most programs have none
 
-        if groups.wide_domain(self, group) is None:
+        if group_members.wide_domain(self, group) is None:
             try:
-                return groups.enter_here(self, group, state, take, timeout)
+                return enter_group.enter_here(self, group, state, take, timeout)
             except ValueError:  # also where a bridge has made the group a wide one meanwhile: the core knows
-                if groups.wide_domain(self, group) is None:
+                if group_members.wide_domain(self, group) is None:
                     raise
         from busq._port import wide_members
 
         return wide_members.enter(self, group, state, take, timeout)
 
     def leave(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
-        from busq import groups
+        from busq._port import group_members
 
-        name = groups.checked_name(group)
-        if groups.wide_domain(self, group) is not None and not groups.is_in(self, name):
+        name = group_members.checked_name(group)
+        if group_members.wide_domain(self, group) is not None and not group_members.is_in(self, name):
             from busq._port import wide_members
 
             return wide_members.leave(self, group, timeout)
         return core.change(self, "leave", name, timeout)
 
     def view(self, group: str) -> View:  # noqa: D102
-        from busq import groups
+        from busq._port import group_events, group_members
 
         if core.is_forked(self):
             core.check(core.FORKED)
-        name = groups.checked_name(group)
-        seen = groups.seen_by(self).views.get(group)
-        domain = groups.wide_domain(self, group)
+        name = group_members.checked_name(group)
+        seen = group_events.seen_by(self).views.get(group)
+        domain = group_members.wide_domain(self, group)
         if seen is not None and (self._name in seen.members or domain is not None):
             return seen
         if domain is not None:
             from busq._port import wide_views
 
             return wide_views.latest_view(self._raw_bus(), domain, group)
-        return groups.view_of(self._raw_bus(), name.encode())
+        return group_members.view_of(self._raw_bus(), name.encode())
 
     def sync(self, group: str, *, timeout: float | None = None) -> None:  # noqa: D102
         from busq._port import wide  # here, since most programs have one machine
@@ -548,9 +548,9 @@ class Bus:
         ('alice',)
         >>> busq.Bus.unlink("doc-bus-groups")
         """
-        from busq.groups import groups_of  # here, since most programs have none
+        from busq._port.group_members import groups_of  # here, since most programs have none
 
-        return groups_of(self)
+        return groups_of(self._raw())
 
     def wait_for(self, names: str | Iterable[str], timeout: float | None = None, *, readers: int | None = None) -> None:
         """Wait until peers have joined: return when all of them are there, and alive, at the same time.

@@ -16,7 +16,7 @@ from busq._native import _core as core
 from busq._port.payload import Buffer, Codec, Payload
 
 if TYPE_CHECKING:
-    from busq.bus import Bus
+    from busq._native._core import PublicBus as Bus
     from busq.groups import View
     from busq.nodes import Handle, Node
 else:

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from pickle import PickleBuffer
 from typing import Any, TypeVar
 
+from busq import bus as _bus
 from busq import groups, nodes
 from busq import peer as _peer
 
 _Made = TypeVar("_Made")
+
+PublicBus = _bus.Bus  # for annotations of what a bus makes, whose module that of the bus imports
 
 OK: int
 EMPTY: int

@@ -3,20 +3,19 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, NoReturn
 
-from busq import errors, peer
+from busq import errors
 from busq._port.deadline import Deadline as Deadline
 from busq.peer import Codec, Message
 
 
 def misused(called: Any, kind: str, method: str, args: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Raise the TypeError of a call that does not fit the method of a public class; `kind` is Peer, aio.Peer ..."""
-    public: Any = peer
-    if kind == "aio.Peer":
-        from busq import aio as public
+    place, _, name = f"busq.{kind if '.' in kind else f'peer.{kind}'}".rpartition(".")
     try:
-        getattr(getattr(public, kind.rpartition(".")[2]), method)(called, *args, **named)
+        getattr(getattr(sys.modules[place], name), method)(called, *args, **named)
     except TypeError as error:
         raise TypeError(str(error).replace(f"{kind}.", f"{type(called).__name__}.", 1)) from None
 
@@ -67,10 +66,10 @@ def read_object(message: Message, codec: Codec | None, is_pickled: bool) -> Any:
 
 
 def read_event(port: Any, name: str, kind: int, group_number: int, payload: bytes) -> Any:
-    """Return what `busq.groups.read_event` does."""
-    from busq import groups  # here, since most programs have none
+    """Return what `busq._port.group_events.read_event` does."""
+    from busq._port import group_events  # here, since most programs have none
 
-    return groups.read_event(port, name, kind, group_number, payload)
+    return group_events.read_event(port, name, kind, group_number, payload)
 
 
 def send_wide(port: Any, to: Any, data: Any, handles: Any, timeout: float | None) -> Any:

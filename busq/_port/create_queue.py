@@ -3,17 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from busq import errors
-
-if TYPE_CHECKING:
-    from busq.bus import Bus
 
 __all__ = ["create_queue"]
 
 
-def create_queue(bus: Bus, name: str, durable: bool, shared: bool) -> bool:
+def create_queue(bus: Any, name: str, durable: bool, shared: bool) -> bool:
     """Make the queue, or find one of the same kind; of several that do so at once, one makes it."""
     if not durable:
         raise ValueError(f"queue {name!r}: one that is not durable ends with its last reader: expected durable=True")

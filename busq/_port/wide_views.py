@@ -135,7 +135,7 @@ def latest_view(raw: Any, domain: str, name: str) -> View:
 
 
 def read_view(seen: Any, me: str, payload: bytes) -> tuple[type[ViewMessage], str, int, View, str]:
-    """Return what `busq.groups.read_event` does, of a view of a group of several machines."""
+    """Return what `read_event` of busq/_port/group_events.py does, of a view of a group of several machines."""
     told = json.loads(payload)
     name, joined, left, is_death = told["change"]
     joined, left = (tuple(Member(*one) for one in some) for some in (joined, left))

@@ -21,10 +21,11 @@ from typing import Any
 from busq import errors
 from busq._native import _core as core
 from busq._port.arguments import wrong_type
+from busq._port.group_events import addressed
+from busq._port.group_members import latest_view
 from busq._state.chunks import chunk_bytes
 from busq._state.state_transfer import StateExchange
 from busq._state.transfer_rules import Deliver
-from busq.groups import addressed, latest_view
 
 __all__ = ["GroupFilter", "prepare_to_enter"]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from busq._port import arguments
 from busq._port.deadline import Deadline, timeout_ns
+from busq._port.group_members import checked_name
 from busq._state.batch import Batch, recorder
 from busq._state.commands import Commands, Raised, call_of, commands_in
 from busq._state.digests import digest_of_kinds
@@ -21,7 +22,6 @@ from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_engine import Engine, close_if_there
 from busq._state.verify import check_codec, check_digest
 from busq.bus import Bus
-from busq.groups import checked_name
 from busq.peer import Codec
 
 if TYPE_CHECKING:

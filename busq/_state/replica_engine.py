@@ -37,13 +37,14 @@ from typing import Any
 
 from busq import errors
 from busq._port.deadline import NEVER, Deadline
+from busq._port.enter_group import enter_here
+from busq._port.group_members import wide_domain
 from busq._state.chunks import chunk_bytes
 from busq._state.digests import digest_of_kinds
 from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_reading import Completion, Reading, here
 from busq._state.state_transfer import CannotGiveError, StateExchange
 from busq._state.verify import Verifier, check_codec
-from busq.groups import enter_here, wide_domain
 
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001

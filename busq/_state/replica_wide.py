@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 
 from busq import errors
 from busq._port import wide_members
+from busq._port.group_members import checked_name, wide_domain
 from busq._port.wide_protocol import DATA_BYTES_MAX, MESSAGE, inbox_of, read_answer, request_head
 from busq._port.wide_views import key_of
-from busq.groups import View, checked_name, wide_domain
+from busq.groups import View
 
 _TO_ONE = struct.Struct("<cH")
 _FIRST_NUMBER = 1 << 63  # of requests: the peer's own ones count from 1

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from busq._port import wide_protocol
+from busq._port.group_members import checked_name
 from busq._port.wide_protocol import ENTER, Tail
 from busq._port.wide_views import Marker, Member
 from busq.bridge import batches
@@ -41,7 +42,6 @@ from busq.bridge.nats_stream import Again, Moved, Stored, StreamFull
 from busq.bridge.notes import note
 from busq.bridge.reserve import Reserve
 from busq.bridge.views import Views, marker_of, out_of
-from busq.groups import checked_name
 
 _HISTORY = 4096  # batches whose digests are kept for comparison
 _TICKS = 3  # own stored ones, without a word from a machine, after which it is put out

@@ -14,7 +14,8 @@ from typing import Any
 
 import busq
 from busq._port.arguments import as_utf8
-from busq.groups import View, seen_in
+from busq._port.group_members import seen_in
+from busq.groups import View
 from busq.ops import leftovers
 from busq.ops.processes import Process, process_of
 
@@ -80,7 +81,7 @@ class Looks:
             self.stats = self._bus.stats()
             self._looks.append({peer["slot"]: peer for peer in self.stats["peers"]})
             if is_last:
-                self.seen = seen_in(self._bus, self._looks[-1])
+                self.seen = seen_in(self._bus._raw(), self._looks[-1])
 
     def end(self) -> None:
         """Notice which peers have died meanwhile, look at the processes, and close the bus."""

@@ -19,8 +19,9 @@ import pytest
 from conftest import Child, wait_until
 
 import busq
-import busq.groups
 from busq._native import _core as core
+from busq._port import group_members
+from busq._port.group_events import read_event
 
 
 def told(message: busq.Message) -> str:
@@ -271,7 +272,7 @@ def test_of_a_member_whose_name_is_not_said_it_is_what_it_was(bus: busq.Bus) -> 
         one, other = ((core.target(peer) >> 16, 1, peer_slot(peer)) for peer in (alice, bob))
         head = struct.pack("=QIIHHIIIq", 3, *other, 3, 2, 1, 0, 0)
         payload = head + struct.pack("=IIHHIIHH", *one, 0, *other, 0) + b"@g"
-        kind, sender, life, view, group = busq.groups.read_event(alice, "alice", core.KIND_VIEW, 1, payload)
+        kind, sender, life, view, group = read_event(alice, "alice", core.KIND_VIEW, 1, payload)
         assert (kind, sender, life, group) == (busq.ViewMessage, "bob", 1 << 16 | peer_slot(bob), "g")
         assert view == busq.View(3, ("alice",), left=("bob",), died=("bob",))
 
@@ -687,8 +688,8 @@ def test_a_random_company_agrees_whoever_is_killed_or_stopped(
 def test_a_group_whose_name_is_given_away_while_somebody_looks_is_left_out(
     bus: busq.Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entries = busq.groups._entries
-    monkeypatch.setattr(busq.groups, "_entries", lambda bus: [*entries(bus), (31, b"@given away")])
+    entries = group_members._entries
+    monkeypatch.setattr(group_members, "_entries", lambda raw: [*entries(raw), (31, b"@given away")])
     with bus.join("alice") as alice:
         alice.enter("g")
         assert list(bus.groups()) == ["g"]

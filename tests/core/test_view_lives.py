@@ -14,6 +14,7 @@ import pytest
 from conftest import Child
 
 import busq
+from busq._port.group_members import seen_in
 
 
 def views(peer: busq.Peer) -> list[busq.View]:
@@ -82,9 +83,9 @@ def test_a_recorded_group_whose_numbers_go_on_is_judged_as_before(make_bus: Call
         alice.enter("b")
         alice.leave("b")
         alice.enter("a")
-        assert busq.groups.seen_in(bus, [0]) == {"a": {0: 0}}
+        assert seen_in(bus._raw(), [0]) == {"a": {0: 0}}
         assert [view.number for view in views(alice)] == [1, 2, 1, 2, 3]
-        assert busq.groups.seen_in(bus, [0]) == {"a": {0: 3}}
+        assert seen_in(bus._raw(), [0]) == {"a": {0: 3}}
 
 
 # ---- left, and died ----
