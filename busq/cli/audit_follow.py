@@ -84,8 +84,13 @@ def _are_others(path: str) -> bool:
     """Return whether a path has logs that others wrote, and none that the recorder may be at work on."""
     if os.path.isfile(path):
         return True
-    names = [name for _, _, names in os.walk(path) for name in names if not name.startswith((".", "_"))]
-    return bool(names) and not any(name.endswith(".parquet") for name in names)
+    from busq.trace.parquet_head import is_recorded
+
+    walked = os.walk(path)
+    names = [os.path.join(at, name) for at, _, its in walked for name in its if not name.startswith((".", "_"))]
+    tables = [name for name in names if name.endswith(".parquet")]
+    known = [its for its in map(is_recorded, tables) if its is not None]
+    return bool(known or (names and not tables)) and not any(known)
 
 
 def _follow_others(path: str, options: Mapping[str, Any], judge: Callable[[], Audit]) -> int:

@@ -23,7 +23,18 @@ from busq.trace.queue_readers import readers_of
 from busq.trace.schema import METADATA, RECORDER, REQUIRED, VERSION
 from busq.trace.tables import BROKEN
 
-__all__ = ["Head", "check_columns", "first_records", "head", "head_of", "run_column", "runs_of", "sample", "with_file"]
+__all__ = [
+    "Head",
+    "check_columns",
+    "first_records",
+    "head",
+    "head_of",
+    "is_recorded",
+    "run_column",
+    "runs_of",
+    "sample",
+    "with_file",
+]
 
 _Used = TypeVar("_Used")
 
@@ -60,6 +71,15 @@ def head(path: str, options: Mapping[str, str] | None = None) -> Head | Finding:
     Errors: TraceError for a file of another version, or one whose columns cannot be those of a trace; OSError.
     """
     return with_file(path, lambda file: head_of(path, file, options or {}))
+
+
+def is_recorded(path: str) -> bool | None:
+    """Return whether busq wrote a file; None for one that can't be read, or not yet."""
+    try:
+        with parquet_file(path) as file:
+            return METADATA.encode() in (file.schema_arrow.metadata or {})
+    except BROKEN:
+        return None
 
 
 def with_file(path: str, use: Callable[[pq.ParquetFile], _Used]) -> _Used | Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from busq.audit import again, audit
 from busq.cli import commands
@@ -213,6 +217,33 @@ def test_the_command_follows_logs_of_others_without_spark(log: Path, what: str) 
     found = [json.loads(line) for line in CliRunner().invoke(commands, [*words, "--json"]).stdout.splitlines()]
     assert [each["type"] for each in found] == ["found", "summary"]
     assert (found[1]["ok"], found[1]["counts"], found[1]["deliveries"]) == (False, {"duplicated": 1}, 2)
+
+
+def write_table(path: Path, *rows: tuple[str, str, int, list[str] | None]) -> None:
+    names = ("node", "event", "id", "to")
+    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
+
+
+def test_tables_of_others_are_followed_as_their_parts_appear(
+    tmp_path: Path, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part that is being written has no end so far."""
+    write_table(tmp_path / "0.parquet", ("ann", "send", 1, ["bob"]))
+    write_table(tmp_path / "1.parquet", ("bob", "deliver", 1, None))
+    whole = (tmp_path / "1.parquet").read_bytes()
+
+    def steps() -> Iterator[None]:
+        (tmp_path / "2.parquet").write_bytes(whole[:-20])
+        yield
+        (tmp_path / "2.parquet").write_bytes(whole)
+        yield
+
+    told, end = followed(tmp_path, steps(), clock)
+    assert (told, end.counts, end.reason) == ([("duplicated", 1)], {"duplicated": 1}, "")
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    words = ["audit", "--follow", "--once", str(tmp_path)]
+    done = CliRunner().invoke(commands, words, prog_name="busq")
+    assert (done.exit_code, "duplicated 1" in done.stdout) == (1, True), done.output
 
 
 def test_columns_may_be_named_and_what_needs_spark_is_refused(log: Path) -> None:
