@@ -52,7 +52,7 @@ from busq.bus import Bus
 from busq.peer import Message
 
 if TYPE_CHECKING:
-    from busq._queues.writers import Users
+    from busq._queues.writers import Writers
 
 __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 
@@ -86,7 +86,7 @@ def _closed(queue: _Base[Any]) -> OSError:
 
 class _Base(Awaited[_T], Ending):
     _never_overflows = False
-    _users: Users | None = None  # where it ends with those that put
+    _writers: Writers | None = None  # where it ends with those that put
     _is_closed_unused = False  # multiprocessing's Queue, closed before anything was put into it, can still be looked at
 
     def __init__(self, maxsize: int = 0, *, bus: Bus | None = None, views: bool = False, ends: bool = False) -> None:
@@ -104,9 +104,9 @@ class _Base(Awaited[_T], Ending):
         self._overflows = not self._never_overflows and not 0 < maxsize <= home.capacity
         self._begin(is_private=is_private)
         if ends:
-            from busq._queues.writers import Users  # here, since most queues need none
+            from busq._queues.writers import Writers  # here, since most queues need none
 
-            self._users = Users(home, name, weakref.WeakMethod(self.shutdown))
+            self._writers = Writers(home, name, weakref.WeakMethod(self.shutdown))
         register(self)
 
     def _begin(self, *, is_private: bool) -> None:
@@ -116,17 +116,17 @@ class _Base(Awaited[_T], Ending):
         self._send: Callable[..., Any] | None = None
         self._recv: Callable[..., Message] | None = None
         self._tasks = self._local.tasks = Tasks(self._home, self._name)
-        if self._users is not None:
-            self._users.begin_in_child()
+        if self._writers is not None:
+            self._writers.begin_in_child()
         # Not at the end of the process, where threads that are not waited for may still be in `get`.
         weakref.finalize(self, let_go, self._local).atexit = False
 
     def __reduce__(self) -> Any:
         self._local.is_private = False
         hand_on(self._home, self._name)
-        ends = self._users is not None
-        if self._users is not None:
-            self._users.hands_on()
+        ends = self._writers is not None
+        if self._writers is not None:
+            self._writers.hands_on()
         key, is_default = self._home.key, self._home.is_default
         return _revive, (type(self), key, is_default, self._name, self._maxsize, self._views, ends)
 
@@ -161,15 +161,15 @@ class _Base(Awaited[_T], Ending):
 
     def _will_put(self) -> None:
         """Count as a process that may put, until it gets."""
-        if self._users is not None:
+        if self._writers is not None:
             self._recv = None  # the next `get` comes by `_will_get`
-            self._users.may_put()
+            self._writers.may_put()
 
     def _will_get(self) -> None:
         """Count no more as a process that may put, until it does."""
-        if self._users is not None:
+        if self._writers is not None:
             self._send = None
-            self._users.gets()
+            self._writers.gets()
 
     def _open_sender(self) -> Callable[..., Any]:
         with nothing_sent():
@@ -246,7 +246,7 @@ class _Base(Awaited[_T], Ending):
     def _open_reader(self) -> Callable[..., Message]:
         self._will_get()
         recv = self._local.open_reader().recv
-        self._recv = recv = recv if self._users is None else self._users.receiver(recv)
+        self._recv = recv = recv if self._writers is None else self._writers.receiver(recv)
         return recv
 
     def _get(self, timeout: float | None) -> Any:
@@ -329,8 +329,8 @@ class _Base(Awaited[_T], Ending):
         """
         self._is_closed = True
         self._recv = None
-        if self._users is not None:
-            self._users.close()
+        if self._writers is not None:
+            self._writers.close()
         self._tasks.close()
         self._local.close_reader()
 
@@ -806,8 +806,8 @@ class JoinableQueue(Queue[_T]):
         """
         self._is_closed = True
         self._recv = None
-        if self._users is not None:
-            self._users.close()
+        if self._writers is not None:
+            self._writers.close()
         if self._local.held.is_empty():  # type: ignore[union-attr]
             self._tasks.close()
             self._local.close_reader()

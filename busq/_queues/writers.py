@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from busq._queues.process_state import Home
     from busq.peer import Message
 
-__all__ = ["Users"]
+__all__ = ["Writers"]
 
 _FIRST_BYTE = 1 << 61  # behind all that the core locks
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.001, 0.2
@@ -83,7 +83,7 @@ class _Lock:
         self._holder.close()
 
 
-class Users:
+class Writers:
     """What this process has for one queue: whether it may put, and a thread that waits for the end of all that may."""
 
     def __init__(self, home: Home, name: str, end: weakref.WeakMethod[Callable[[], None]]) -> None:
