@@ -4,6 +4,7 @@
 format = "csv"                  # of the logs, if that should not be guessed
 runs-by = "none"                # a column, "file", "folder" or "none"
 shape = "events"                # a row is an event; or "messages": a row is a message
+dates = "month first"           # or "day first": what 11/05/2026 is
 broadcast = true                # where no send has destinations, each was to all
 
 [fields]                        # fields of `busq.trace.field_names`: columns, or expressions
@@ -71,7 +72,7 @@ def options_in(path: str) -> dict[str, str]:
     if not isinstance(of_clocks, dict) or not set(of_clocks) <= set(shiviz.OPTIONS):
         raise TraceError(f"{path}: shiviz is {of_clocks!r}: expected a table of {listed(shiviz.OPTIONS)}")
     options |= of_clocks
-    for name in ("format", RUNS_BY, "shape"):
+    for name in ("format", RUNS_BY, "shape", "dates"):
         if name in description:
             options[name] = description.pop(name)
     if (broadcast := description.pop("broadcast", None)) is not None:
@@ -79,7 +80,7 @@ def options_in(path: str) -> dict[str, str]:
             raise TraceError(f"{path}: broadcast is {broadcast!r}: expected true or false")
         options["broadcast"] = str(broadcast).lower()
     if description:
-        known = "format, runs-by, shape, broadcast, [fields], [kinds], [text] and [shiviz]"
+        known = "format, runs-by, shape, dates, broadcast, [fields], [kinds], [text] and [shiviz]"
         raise TraceError(f"{path}: unknown {next(iter(description))!r}: expected {known}")
     for name, value in options.items():
         if not isinstance(value, str):

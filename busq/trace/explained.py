@@ -256,6 +256,7 @@ def toml_of(found: Sequence[Explained], options: Mapping[str, str], column: str 
     runs_by = options.get(RUNS_BY) or column or _runs_by(found)
     lines += [f"runs-by = {_text(runs_by)}"] if runs_by else []
     lines += ['shape = "messages"'] if are_alike and any(each.is_rows_of_messages for each in found) else []
+    lines += [f"dates = {_text(options['dates'])}"] if "dates" in options else []
     lines += [f"broadcast = {options['broadcast']}"] if "broadcast" in options else []
     foreign = [each for each in found if not each.is_plain]
     fields = {name: text for each in reversed(foreign) for name, text in each.fields.items()}

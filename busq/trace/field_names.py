@@ -10,7 +10,7 @@ message        message_id, msg_id (these first), msg, id, seq: any text or numbe
 destinations   to, dest, dst, recipients, receivers, receiver, recipient, destination: of sends
 sender         from, src, origin: of deliveries
 clock          vc, vclock, vector_clock: numbers by process, or a list
-time_ns        t_ns (nanoseconds); time, timestamp, ts (since 1970: by their size; fractions else: seconds; ISO 8601)
+time_ns        t_ns (nanoseconds); time, timestamp, ts (since 1970: by their size; fractions else: seconds; `dates`)
 stamp          lamport
 label          text, description
 run            trace, execution
@@ -76,7 +76,7 @@ class Fields:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Take options: `field.process` and the like name fields or are expressions, `kind.WORD` gives the meaning of a
-        word, `shape` is "events" or "messages", if that should not be guessed."""
+        word, `shape` is "events" or "messages", if that should not be guessed, `dates` as in `busq.trace.dates`."""
         self.names = {
             name: (options[f"field.{name}"],) if f"field.{name}" in options else names for name, names in FIELDS.items()
         }
@@ -86,6 +86,7 @@ class Fields:
         self._words = {key[5:].strip().lower(): value for key, value in options.items() if key.startswith("kind.")}
         self.tells_numbers = any(word in _NUMBERS for word in self._words)
         self.shape = options.get("shape", "")
+        self.dates = options.get("dates", "")
         self._plans: dict[tuple[str, ...], dict[str, str]] = {}
         self._kinds: dict[tuple[str, ...], tuple[str, ...]] = {}
 

@@ -326,7 +326,7 @@ def _of_file(
     table = _of_run(numbered, there, source)
     line, table = table[_LINE].combine_chunks(), table.drop_columns([_LINE])
     are_messages = fields.are_messages(there)
-    counts = replace(counts, small=SECOND if are_messages else 1)
+    counts = replace(counts, small=SECOND if are_messages else 1, dates=fields.dates)
     columns = {name: _typed(name, each, table, fields, path, counts) for name, each in there.items() if name in _READ}
     if "kind" in columns and pc.any(pc.equal(columns["kind"], UNKNOWN_KIND)).as_py():
         words = pc.if_else(pc.equal(columns["kind"], UNKNOWN_KIND), text_of(there["kind"].column(table)), None)

@@ -15,6 +15,7 @@ from busq._util import arguments
 from busq._util.humanize import amount, listed
 from busq.trace import csv_log, epfl, ndjson, places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, WAYS, dataset_of, hive_keys
+from busq.trace.dates import DATES
 from busq.trace.described import NAME, beside, options_in
 from busq.trace.errors import TraceError
 from busq.trace.expressions import parsed
@@ -58,8 +59,8 @@ def find(
     in them (not what is hidden); `format`, one of FORMATS, if it is known; `options`, for formats that need some:
     "parser", "delimiter", "send" and "deliver" for "shiviz" (regular expressions), "field.process" and the like for
     tables (which field is which: a name or an expression, `busq.trace.expressions`), "kind.WORD" (what a word for a
-    kind means), "shape" ("events" or "messages"), "broadcast" ("true": where no send of a table has
-    destinations, each was to all processes);
+    kind means), "shape" ("events" or "messages"), "dates" ("month first" or "day first": what 11/05/2026
+    is), "broadcast" ("true": where no send of a table has destinations, each was to all processes);
     `runs_by`, what makes a run of tables: "file", "folder", "none" (all are one), or a column; without it, what
     `busq.trace.dataset` finds; `fields`, a file with such options (`busq.trace.described`; without it, `busq.toml`
     beside tables).  Options go before it.
@@ -116,6 +117,7 @@ def _check_options(options: Mapping[str, str]) -> None:
     known = (
         *shiviz.OPTIONS,
         "broadcast",
+        "dates",
         "format",
         "shape",
         RUNS_BY,
@@ -133,8 +135,9 @@ def _check_options(options: Mapping[str, str]) -> None:
     if (broadcast := options.get("broadcast", "true")) not in ("true", "false"):
         raise TraceError(f"broadcast {broadcast!r}: expected true or false")
     text_log.check(options)
-    if options.get("shape", "events") not in SHAPES:
-        raise TraceError(f"shape {options['shape']!r}: expected {' or '.join(SHAPES)}")
+    for name, its in (("shape", SHAPES), ("dates", DATES)):
+        if options.get(name, its[0]) not in its:
+            raise TraceError(f"{name} {options[name]!r}: expected {' or '.join(its)}")
 
 
 # ---- files ----

@@ -127,12 +127,12 @@ def _of_message(
     message = name_of(values.get("message")) or f"{stem(path)}:{line}"
     run = _run_of(values)
     when = "sent" if values.get("sent") not in (None, "") else "time_ns"
-    times = _time(values.get(when), fields.plan(raw).get(when, ""), BY_SIZE_OR_SECONDS)
+    times = _time(values.get(when), fields.plan(raw).get(when, ""), BY_SIZE_OR_SECONDS, fields.dates)
     records = [Record(path, line, sender, Kind.SEND, message, to, "", None, None, run, times, is_row=True)]
     each = received if isinstance(received, list) and len(received) == len(to) else [received] * len(to)
     for receiver, time in zip(to, each, strict=True):
         if time not in (None, ""):
-            there = _time(time, fields.plan(raw).get("received", ""), BY_SIZE_OR_SECONDS)
+            there = _time(time, fields.plan(raw).get("received", ""), BY_SIZE_OR_SECONDS, fields.dates)
             records.append(
                 Record(path, line, receiver, Kind.DELIVER, message, None, sender, None, None, run, there, is_row=True)
             )
@@ -159,7 +159,7 @@ def _event(raw: Mapping[str, Any], fields: Fields, path: str, line: int) -> Reco
         nameless, kind = text or kind.name.lower(), Kind.LOCAL
     label = values.get("label")
     others = {
-        **_time(values.get("time_ns"), fields.plan(raw).get("time_ns", ""), BY_SIZE),
+        **_time(values.get("time_ns"), fields.plan(raw).get("time_ns", ""), BY_SIZE, fields.dates),
         "commit_ns": whole(values.get("commit_ns"), "commit_ns"),
         "end_ns": whole(values.get("end_ns"), "end_ns"),
         "stamp": whole(values.get("stamp"), "stamp"),
@@ -188,16 +188,16 @@ def _run_of(values: Mapping[str, Any]) -> str:
     return "" if isinstance(run, (dict, list)) else name_of(run)
 
 
-def _time(value: Any, called: str, counts: int) -> dict[str, int]:
+def _time(value: Any, called: str, counts: int, dates: str) -> dict[str, int]:
     """Return a time, and how it counts: whole numbers do as others of the run show, unless their name has the unit."""
     if not counts_nanoseconds(called) and is_whole(value):
         return {"time_ns": int(value), "counts": counts}
-    time, how = fraction(value, called)
+    time, how = fraction(value, called, dates)
     return {} if time is None else {"time_ns": time, "counts": how}
 
 
-def fraction(value: Any, called: str) -> tuple[int | None, int]:
-    """Return a time that is no whole number, and how it counts.
+def fraction(value: Any, called: str, dates: str = "") -> tuple[int | None, int]:
+    """Return a time that is no whole number, and how it counts; `dates` as in `busq.trace.dates`.
 
     >>> fraction("45000.5", "ts") == (45000_500_000_000_000, DAYS_OR_SECONDS), fraction(7.5, "ts")
     (True, (7500000000, 0))
@@ -208,7 +208,7 @@ def fraction(value: Any, called: str) -> tuple[int | None, int]:
         number = 0.0
     if DAYS[0] <= number < DAYS[1] and not counts_nanoseconds(called):
         return round(number * _PARTS), DAYS_OR_SECONDS
-    return nanoseconds(value, called), NANOSECONDS
+    return nanoseconds(value, called, dates=dates), NANOSECONDS
 
 
 def kind_in(values: Iterable[Any], fields: Fields) -> tuple[Kind, str]:

@@ -89,7 +89,7 @@ def _block(table: pa.Table, fields: Fields, line: int) -> Block:
     block["run"] = pc.fill_null(_names(columns["run"]), "") if "run" in columns else pa.repeat(pa.scalar(""), count)
     block |= {name: _whole(columns[name]) for name in ("position", "stamp", "commit_ns", "end_ns") if name in columns}
     if "time_ns" in columns:
-        block["time_ns"], block["counts"] = _times(columns["time_ns"], there["time_ns"].text)
+        block["time_ns"], block["counts"] = _times(columns["time_ns"], there["time_ns"].text, fields.dates)
     else:
         block["counts"] = pa.repeat(pa.scalar(NANOSECONDS, pa.int8()), count)
     if "destinations" in columns:
@@ -140,13 +140,13 @@ def _whole(column: Any) -> Any:
     return text.cast(pa.int64())
 
 
-def _times(column: Any, called: str) -> tuple[Any, Any]:
+def _times(column: Any, called: str, dates: str) -> tuple[Any, Any]:
     """Return times, and how they count."""
     how = NANOSECONDS if counts_nanoseconds(called) else BY_SIZE
     if pa.types.is_floating(column.type):
         if how == NANOSECONDS:
             raise _OneByOne
-        return _of_fractions(pc.dictionary_encode(column), called)
+        return _of_fractions(pc.dictionary_encode(column), called, dates)
     try:
         return _whole(column), pa.repeat(pa.scalar(how, pa.int8()), len(column))
     except _OneByOne:
@@ -154,12 +154,12 @@ def _times(column: Any, called: str) -> tuple[Any, Any]:
     its = words.dictionary.to_pylist()
     if how == NANOSECONDS or any(map(is_whole, its)):
         raise _OneByOne
-    return _of_fractions(words, called)
+    return _of_fractions(words, called, dates)
 
 
-def _of_fractions(words: Any, called: str) -> tuple[Any, Any]:
+def _of_fractions(words: Any, called: str, dates: str) -> tuple[Any, Any]:
     """Return times that are no whole numbers, of a column with a dictionary, and how they count."""
-    found = [fraction(value, called) for value in words.dictionary.to_pylist()]
+    found = [fraction(value, called, dates) for value in words.dictionary.to_pylist()]
     times = pa.array([time for time, _ in found], pa.int64())
     counts = pa.array([how for _, how in found], pa.int8())
     return times.take(words.indices), pc.fill_null(counts.take(words.indices), NANOSECONDS)

@@ -47,6 +47,7 @@ class Counts:
     ends: Mapping[str, tuple[int, int]]
     days: Container[str] = ()
     perhaps_days: Collection[str] = ()
+    dates: str = ""  # as in `busq.trace.dates`
 
 
 class Counting:
@@ -243,5 +244,5 @@ def times_of(column: Any, called: str, counts: Counts) -> Any:
     if pa.types.is_decimal(kind):
         return times_of(pc.cast(plain, pa.float64()), called, counts)
     text = pc.dictionary_encode(text_of(plain))
-    times = [nanoseconds(word.strip(), called, counts.small) for word in text.dictionary.to_pylist()]
+    times = [nanoseconds(word.strip(), called, counts.small, counts.dates) for word in text.dictionary.to_pylist()]
     return pa.array(times, pa.int64()).take(text.indices)

@@ -9,9 +9,9 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timezone
 from typing import Any
 
+from busq.trace.dates import nanoseconds_of_date
 from busq.trace.field_names import counts_nanoseconds, is_nan
 from busq.trace.time_units import SECOND, unit_of
 
@@ -30,13 +30,6 @@ _SEPARATORS = re.compile(r"[\s,;|]+")
 _NUMBER = re.compile(r"-?\d{1,19}")
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d:\d\d([.,]\d*)?")
 _NO_FRACTION = re.compile(r"(?<=\d)\.0+$")  # as of whole numbers some of which are missing
-# What Java, BigQuery, Go and Ruby write beside a time or its offset: [Europe/Berlin], UTC, EST, a blank.
-_ZONE = re.compile(
-    r"(?:(?<=Z)|(?<=[+-]\d\d:\d\d))\[[\w/+-]+\]$|(?<=\d) (?:UTC|GMT)$|(?<=[+-]\d{4}) [A-Z]{2,5}$"
-    r"|(?<=\d) (?=[+-]\d\d(?::?\d\d)?(?: [A-Z]+)?$)"
-)
-_YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d\d?)\2(\d\d?)(?=\D|$)")  # as loggers of Go write dates
-_FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
 _NUMBER_MAX = (1 << 63) - 1
 
 
@@ -78,9 +71,10 @@ def whole(value: Any, name: str) -> int | None:
     return int(text)
 
 
-def nanoseconds(value: Any, called: str, small: int = 1) -> int | None:
-    """Return a time; a field whose name ends in ns holds nanoseconds, and a `small` number counts so many of them."""
-    return whole(value, "time") if counts_nanoseconds(called) else _time(value, small)
+def nanoseconds(value: Any, called: str, small: int = 1, dates: str = "") -> int | None:
+    """Return a time; a field whose name ends in ns holds nanoseconds, a `small` number counts so many of them, and
+    `dates` are as in `busq.trace.dates`."""
+    return whole(value, "time") if counts_nanoseconds(called) else _time(value, small, dates)
 
 
 def is_whole(value: Any) -> bool:
@@ -92,14 +86,14 @@ def is_whole(value: Any) -> bool:
     return value is not None and bool(_NUMBER.fullmatch(str(value))) and abs(int(value)) <= _NUMBER_MAX
 
 
-def _time(value: Any, small: int = 1) -> int | None:
+def _time(value: Any, small: int, dates: str) -> int | None:
     """Return a time in nanoseconds; `small` is the unit of a number that is too small for a time since 1970."""
     if value in (None, ""):
         return None
     try:
         number = float(value)
     except (TypeError, ValueError):
-        return _date(str(value))
+        return _date(str(value), dates)
     if math.isnan(number):
         return None
     if not abs(number) < 1 << 63:
@@ -117,26 +111,11 @@ def _time(value: Any, small: int = 1) -> int | None:
     return time
 
 
-def _date(text: str) -> int:
-    """Return a date in nanoseconds, which are more than Python's dates hold.
-
-    >>> _date("1970-01-01T00:00:01.000000002Z"), _date("1970-01-01 01:00:01 +0100"), _date("1970-01-01 00:00:01 UTC")
-    (1000000002, 1000000000, 1000000000)
-    >>> _date("1970/01/01 00:00:01.5")
-    1500000000
-    """
-    text = _YEAR_FIRST.sub(lambda date: f"{date[1]}-{date[3]:0>2}-{date[4]:0>2}", text, count=1)
-    plain = _ZONE.sub("", text) if ":" in text else text
-    fraction = _FRACTION.search(plain)
-    seconds = plain[: fraction.start()] + plain[fraction.end() :] if fraction else plain
-    rest_ns = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
+def _date(text: str, dates: str) -> int:
     try:
-        date = datetime.fromisoformat(seconds.replace("Z", "+00:00").replace(",", "."))
-    except ValueError:
-        raise Bad(f"time {text[:40]!r}: expected a number, or a date as in ISO 8601") from None
-    date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-    since = date - datetime(1970, 1, 1, tzinfo=timezone.utc)
-    return ((since.days * 86400 + since.seconds) * 10**6 + since.microseconds) * 1000 + rest_ns
+        return nanoseconds_of_date(text, dates)
+    except ValueError as error:
+        raise Bad(f"time {text[:40]!r}: {error}") from None
 
 
 def names_in(value: Any) -> tuple[str, ...] | None:

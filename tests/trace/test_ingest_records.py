@@ -240,6 +240,10 @@ TIMES: dict[str, tuple[Any, int | None]] = {
     "a date elsewhere": ("1970-01-01T01:00:01+01:00", 1_000_000_000),
     "a date to the nanosecond": ("1970-01-01T01:00:01.000000002+01:00", 1_000_000_002),
     "a date with a comma": ("1970-01-01 00:00:01,25", 1_250_000_000),
+    "a date of Kibana": ("Jan 1, 1970 @ 00:00:01.500", 1_500_000_000),
+    "a date of a web server": ("01/Jan/1970:01:00:01 +0100", 1_000_000_000),
+    "a date of a mail": ("Thu, 01 Jan 1970 00:00:01 GMT", 1_000_000_000),
+    "a date of ctime": ("Thu Jan  1 00:00:01 1970", 1_000_000_000),
 }
 
 
@@ -256,6 +260,27 @@ def test_times_become_nanoseconds(tmp_path: Path, time: Any, expected: int | Non
 def test_why_no_line_is_an_event_is_said_and_not_that_the_last_one_has_no_end(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"time '05\.01\.2026': expected a number, or a date"):
         read(tmp_path, "a.csv", "process,kind,message,time\nann,send,m,05.01.2026\nann,send,n,05.01.2026")
+
+
+@pytest.mark.parametrize("suffix", ["ndjson", "csv", "parquet"])
+def test_which_number_is_the_month_has_to_be_told(suffix: str, tmp_path: Path) -> None:
+    times = ["01/02/1970 12:00:01 AM", "01/02/1970 01:00:00 PM"]
+    rows = [
+        {"host": "a", "event": kind, "id": 1, "to": "a", "timestamp": time}
+        for kind, time in zip(("send", "deliver"), times, strict=True)
+    ]
+    path = tmp_path / f"log.{suffix}"
+    if suffix == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        lines = [",".join(each) for each in (rows[0], *({k: str(v) for k, v in row.items()}.values() for row in rows))]
+        path.write_text(ndjson(rows) if suffix == "ndjson" else "\n".join(lines) + "\n")
+    with pytest.raises(TraceError, match=r'or dates = "month first" or dates = "day first" in busq\.toml'):
+        trace.read(trace.find(path).sources[0])
+    for dates, days in (("month first", 1), ("day first", 31)):
+        (tmp_path / "busq.toml").write_text(f'dates = "{dates}"\n')
+        (log,) = trace.read(trace.find(path).sources[0]).logs
+        assert log["time_ns"].to_pylist() == [(days * 86400 + second) * 10**9 for second in (1, 13 * 3600)]
 
 
 # ---- clocks ----
