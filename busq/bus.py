@@ -535,7 +535,8 @@ class Bus:
     def groups(self) -> dict[str, View]:
         """Return the groups of the bus by their names, with the view of each that is the latest now.
 
-        A member delivers that view at its place in the order, perhaps later.
+        A member delivers that view at its place in the order, perhaps later.  One that has died stands in it until
+        another member receives, or a peer sends to the group; `repair` changes none.
 
         Errors: ShutDown if this handle was closed.
 
@@ -648,7 +649,8 @@ class Bus:
         """Put in order what dead peers left behind: unfinished messages, unused memory, files.  Drops nothing.
 
         Completes or puts off, as well, messages of live senders that stand still.  It need not be called: a process
-        that meets the remains of a dead peer, or is kept waiting, does the same.
+        that meets the remains of a dead peer, or is kept waiting, does the same.  It changes no view of a group: that
+        is a message, so a dead member stands in the view until another one receives, or a peer sends to the group.
 
         Errors: ShutDown if this handle was closed.
 

@@ -328,6 +328,16 @@ def test_a_send_to_a_group_with_dead_members_reaches_the_living(bus: busq.Bus, f
         assert bob.view("g").members == ("alice",)
 
 
+def test_a_repair_makes_no_view_and_the_next_look_of_a_member_does(bus: busq.Bus, fork: Callable[..., Child]) -> None:
+    with bus.join("alice") as alice:
+        alice.enter("g")
+        fork(enter_and_send, bus.name, "bob", 0).wait()
+        assert bus.repair().buried == 1
+        assert bus.groups()["g"].members == ("alice", "bob")
+        assert hears_until(alice, "3:alice") == ["1:alice", "2:alice,bob", "3:alice"]
+        assert bus.groups()["g"].members == alice.view("g").members == ("alice",)
+
+
 def test_a_group_whose_members_are_all_dead_has_none(bus: busq.Bus, fork: Callable[..., Child]) -> None:
     with bus.join("bob") as bob, bus.join("eve") as eve:
         fork(enter_and_send, bus.name, "carol", 1).wait()
