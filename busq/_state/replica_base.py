@@ -151,7 +151,7 @@ class Replica:
         which reading runs no code; `busq.codec.pickle()` takes any object, where every process that may join the bus is
         trusted); `verify`, compare digests of the state, and of what the commands returned and raised, with the others
         after so many commands (True: 1000): the first command that has another effect or another result there raises
-        Diverged at every replica; `timeout`, how many seconds to wait for the state.
+        Diverged at every replica; `timeout`, how many seconds to wait for a state, as the first member need not.
 
         Errors: those of `Bus.join` and `Peer.enter`; UnknownPeer for "@" before another group; Empty if the state did
         not come before the timeout; ValueError for a bus of another order; TypeError if the codec does not take the

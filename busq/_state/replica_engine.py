@@ -17,6 +17,7 @@ Messages, all of the replica's own peer.  To the group, counted by transfer.py a
 To the replica itself:
 
     M number(8)               a mark: everything that was finished anywhere before it has arrived before it
+    L                         a look: what stood in the replica's own queue before it was received
 
 The words by which a state is given and taken are those of exchange.py.
 
@@ -44,7 +45,7 @@ from busq._state.digests import digest_of_kinds
 from busq._state.plain_codec import PLAIN, name_of, written
 from busq._state.replica_reading import Completion, Reading, here
 from busq._state.state_transfer import CannotGiveError, StateExchange
-from busq._state.verify import Verifier, check_codec
+from busq._state.verify import Verifier, check_codec, check_sort
 
 _LIMIT = 256  # messages that are applied before readers get a turn
 _RETRY_S = 0.001
@@ -84,6 +85,7 @@ class Engine(Reading):
         self.members: tuple[str, ...] = ()
         self._ready = Completion()  # done when the state is there
         self._receives = Completion()  # done when the thread has looked for messages
+        self._has_looked = Completion()  # done when it has received what stood in the queue at the end of the timeout
         self._verifier = Verifier(self, verify, self._exchange.send_all) if verify else None
         self._numbers = itertools.count(1)
         self._pending: dict[int, Completion] = {}
@@ -120,12 +122,20 @@ class Engine(Reading):
             enter_here(self.peer, self.group, timeout=deadline.left_s())
         else:
             self._wide.enter(deadline.left_s())
-        if not self._ready.wait(deadline.left_ns()):
+        if not (self._ready.wait(deadline.left_ns()) or self._is_ready_at_once()):
             raise errors.Empty(
                 f"no state of {self.group!r} came before the timeout: the member that is to give it may be stopped, or "
                 f"be no replica"
             )
         self._ready.result()
+
+    def _is_ready_at_once(self) -> bool:
+        """Whether the state is there with what has come so far, as that of the first member is: no other gives it."""
+        if self._wide is None:
+            with contextlib.suppress(errors.ShutDown):  # the thread has the reason
+                self.peer.send(self.member, b"L")
+            self._has_looked.wait()
+        return self._ready.is_done
 
     def close(self) -> None:
         """Leave the group, and end the thread, which in a block of `reading` ends behind that."""
@@ -140,7 +150,7 @@ class Engine(Reading):
     def _fail(self, error: BaseException) -> None:
         if self.failure is None:
             self.failure = error
-        for call in [self._ready, self._receives, *self._pending.values(), *self._waiters]:
+        for call in [self._ready, self._receives, self._has_looked, *self._pending.values(), *self._waiters]:
             call.finish(error=self.failure)
 
     def check(self) -> None:
@@ -357,6 +367,8 @@ class Engine(Reading):
                 self._exchange.follow(self._transfer.event(("data", sender, data)))
             elif letter == b"M" and sender == self.member:
                 self._exchange.follow(self._transfer.aside(("mark", _NUMBER.unpack(data)[1], None)))
+            elif letter == b"L" and sender == self.member:
+                self._has_looked.finish()
             else:
                 self._exchange.word(sender, letter, data[1:])
         if self._transfer.is_open:
@@ -388,20 +400,18 @@ class Engine(Reading):
             packed = self.encode(state)
         except Exception as error:
             raise CannotGiveError(str(error)) from error
-        facts = {
-            "position": self.position,
-            "members": self.members,
-            "class": type(replica).__name__,
-            "codec": name_of(self.codec),
-            "commands": self.names,
-            "kinds": b"" if self.codec is PLAIN else digest_of_kinds(state),
-        }
+        kinds = b"" if self.codec is PLAIN else digest_of_kinds(state)
+        facts = {**self._sort(), "position": self.position, "members": self.members, "kinds": kinds}
         return facts, packed
+
+    def _sort(self) -> dict[str, Any]:
+        """Return what all replicas of the group have alike."""
+        return {"class": type(self._applied_to).__name__, "codec": name_of(self.codec), "commands": self.names}
 
     def take_state(self, facts: dict[str, Any], state: memoryview) -> None:
         """Take the state of another replica."""
         replica = self._applied_to
-        self._compare(type(replica).__name__, facts)
+        check_sort(self.group, self._sort(), facts)
         read = self.codec.decode(state)
         check_codec(self.codec, facts.get("kinds", b""), read)
         replica.set_state(read)
@@ -466,20 +476,6 @@ class Engine(Reading):
         call = self._pending.pop(number, None) if sender == self.member else None
         if call is not None:
             call.finish(results)
-
-    def _compare(self, own: str, given: dict[str, Any]) -> None:
-        if given["commands"] != self.names:
-            raise TypeError(
-                f"{self.group!r} is kept by a {given['class']} with the commands {', '.join(given['commands'])}; "
-                f"{own} has {', '.join(self.names)}: join with the same class"
-            )
-        if given["class"] != own:
-            raise TypeError(f"{self.group!r} is kept by a {given['class']}, not by a {own}: join with the same class")
-        if given["codec"] != name_of(self.codec):
-            raise TypeError(
-                f"{self.group!r} is kept with the codec {given['codec']!r}, and not with {name_of(self.codec)!r}: join "
-                f"with the same codec"
-            )
 
 
 def close_if_there(engine: weakref.ref[Engine]) -> None:

@@ -33,7 +33,7 @@ from busq._state.commands import Commands, Raised
 from busq._state.digests import DIGEST_BYTES, digest, digest_of_kinds
 from busq._state.plain_codec import PLAIN, name_of, written
 
-__all__ = ["Applied", "Verifier", "check_codec", "check_digest"]
+__all__ = ["Applied", "Verifier", "check_codec", "check_digest", "check_sort"]
 
 _POSITION = struct.Struct("<Q")
 _DIGESTS = struct.Struct("<16sQ16s")  # of the state; the position from which results count; of those results
@@ -340,4 +340,20 @@ def check_codec(codec: Any, given: bytes, read: Any) -> None:
         raise TypeError(
             f"the codec {name_of(codec)!r} reads another state than it was given to write: it takes one type for "
             f"another, such as a list for a tuple or text for a number; what it gives is {read!r:.200}"
+        )
+
+
+def check_sort(group: str, own: dict[str, Any], given: dict[str, Any]) -> None:
+    """Raise TypeError for a joiner of another class, with other commands or another codec than those that it joins."""
+    if given["commands"] != own["commands"]:
+        raise TypeError(
+            f"{group!r} is kept by a {given['class']} with the commands {', '.join(given['commands'])}; "
+            f"{own['class']} has {', '.join(own['commands'])}: join with the same class"
+        )
+    if given["class"] != own["class"]:
+        raise TypeError(f"{group!r} is kept by a {given['class']}, not by a {own['class']}: join with the same class")
+    if given["codec"] != own["codec"]:
+        raise TypeError(
+            f"{group!r} is kept with the codec {given['codec']!r}, and not with {own['codec']!r}: join with the same "
+            f"codec"
         )

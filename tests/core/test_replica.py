@@ -899,6 +899,37 @@ def test_a_wrong_timeout_is_refused_before_anything_is_done(bus: busq.Bus, timeo
         assert (lock.row, election.candidates, barrier.row, barrier.passings) == ([], [], [], 0)
 
 
+@pytest.mark.parametrize("timeout", [0, 1e-9])
+def test_the_first_one_waits_for_no_state_and_needs_no_time(
+    bus: busq.Bus, monkeypatch: pytest.MonkeyPatch, timeout: float
+) -> None:
+    take_in = Engine._take_in
+
+    def take_in_late(engine: Engine, timeout: float | None) -> bool:
+        time.sleep(0.02)
+        return take_in(engine, timeout)
+
+    monkeypatch.setattr(Engine, "_take_in", take_in_late)
+    with Counter.join(bus, "c", timeout=timeout) as first:
+        assert first.add() == 1
+        assert (first.position, first.members) == (2, (first.member,))
+
+
+def test_with_no_time_for_the_state_of_another_one_does_not_join(bus: busq.Bus, fork: Fork) -> None:
+    def stand_by(name: str) -> None:
+        with Counter.join(name, "c", member="ann") as counter:
+            counter.wait_for(lambda: False)
+
+    ann = fork(stand_by, bus.name)
+    bus.wait_for("ann", timeout=60)
+    wait_until(lambda: "c" in bus.groups() and "ann" in bus.groups()["c"].members)
+    os.kill(ann.pid, signal.SIGSTOP)
+    with pytest.raises(busq.Empty, match="no state of 'c' came before the timeout"):
+        Counter.join(bus, "c", timeout=0)
+    assert bus.groups()["c"].members == ("ann",)
+    ann.kill()
+
+
 def test_a_stopped_member_keeps_nobody_behind_the_timeout(make_bus: Callable[..., busq.Bus], fork: Fork) -> None:
     bus = make_bus(capacity=8)
 
