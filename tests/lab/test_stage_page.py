@@ -10,10 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S
+from conftest import PATIENCE_S, wait_until
 
 from busq import scenario
 from busq.lab.scenario import Player
@@ -115,6 +116,13 @@ def test_a_search_that_is_cut_short_says_so() -> None:
     assert (way.commands, way.states, way.is_whole) == (None, 50, False)
 
 
+def test_a_search_that_is_given_up_has_looked_at_no_more_states() -> None:
+    looks = iter([True] * 10 + [False])
+    way = shortest_way(lambda: Stage("fifo", NAMES), [], Limits(), "fifo", goes_on=lambda: next(looks))
+    assert (way.commands, way.is_whole) == (None, False)
+    assert way.states <= 10
+
+
 def test_the_clock_of_a_multicast_is_that_of_one_send() -> None:
     stage = Stage("fifo", NAMES)  # which sends a copy to each
     stage.submit("ann", "m1", ["bob", "cid"])
@@ -177,6 +185,29 @@ def test_the_server_answers_its_own_page_alone() -> None:
         port = page.port
     with socket.socket() as other:
         assert other.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_a_search_ends_where_nobody_waits_for_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """The page that was closed in the middle of one hears nothing, and the server complains of nothing."""
+    looked: list[bool] = []
+
+    def find(commands: Any, broken: str, goes_on: Any) -> dict[str, Any]:
+        looked.append(goes_on())
+        while goes_on():
+            time.sleep(0.001)
+        looked.append(goes_on())
+        return {}
+
+    with show("none", NAMES) as page:
+        page._conductor.find = find  # type: ignore[method-assign]
+        connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=PATIENCE_S)
+        path = page.url.removeprefix(f"http://127.0.0.1:{page.port}")
+        connection.request("POST", f"{path}find", '{"commands": [], "property": "total"}')
+        wait_until(lambda: looked == [True], what="the search")
+        connection.close()
+        wait_until(lambda: looked == [True, False], what="its end")
+        assert ask(page, path)[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_it_listens_on_loopback_alone() -> None:

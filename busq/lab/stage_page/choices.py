@@ -129,12 +129,18 @@ def _lessons(stage: Stage, execution: Execution, living: Sequence[str]) -> Itera
 
 
 def shortest_way(
-    stage_of: Callable[[], Stage], before: Sequence[str], limits: Limits, broken: str, states_max: int = STATES_MAX
+    stage_of: Callable[[], Stage],
+    before: Sequence[str],
+    limits: Limits,
+    broken: str,
+    states_max: int = STATES_MAX,
+    goes_on: Callable[[], bool] = lambda: True,
 ) -> Way:
     """Search breadth first for the fewest commands behind those `before` that break a property.
 
     `stage_of()` makes the stage anew; each state is reached by playing again.  Executions in which each
-    process has seen the same in the same order are one state.  Some 2,000 states a second.
+    process has seen the same in the same order are one state.  Some 2,000 states a second; the search is
+    given up where `goes_on()`, called before each, is false.
     """
     try:
         begin = _acts(stage_of(), before, limits)
@@ -142,7 +148,7 @@ def shortest_way(
         return Way(None, 0, True)
     waiting: deque[tuple[Choice, ...]] = deque([()])
     seen: set[tuple[Any, ...]] = set()
-    while waiting:
+    while waiting and goes_on():
         path = waiting.popleft()
         stage = stage_of()
         for act in begin:
@@ -162,7 +168,7 @@ def shortest_way(
             return Way(None, len(seen), False)
         seen.add(key)
         waiting.extend((*path, one) for one in _choices(stage, limits, execution))
-    return Way(None, len(seen), True)
+    return Way(None, len(seen), not waiting)
 
 
 def _acts(stage: Stage, commands: Sequence[str], limits: Limits) -> list[Callable[[Stage], object]]:

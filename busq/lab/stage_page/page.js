@@ -4,10 +4,10 @@
 
 const $ = (id) => document.getElementById(id);
 const PAUSE_MS = 700; // between the steps of random play
-let commands = [], ahead = [], state = null, timer = 0, busy = false;
+let commands = [], ahead = [], state = null, timer = 0, busy = false, search = null;
 
-async function ask(act, more = {}) {
-  const answer = await fetch(act, { method: "POST", body: JSON.stringify({ commands, ...more }) });
+async function ask(act, more = {}, signal = undefined) {
+  const answer = await fetch(act, { method: "POST", body: JSON.stringify({ commands, ...more }), signal });
   const found = await answer.json();
   if (!answer.ok) throw new Error(found.error);
   return found;
@@ -135,6 +135,7 @@ async function randomStep() {
 }
 
 function stop() {
+  search?.abort(); // the server notices that nobody waits for it
   clearInterval(timer);
   timer = 0;
   $("play").setAttribute("aria-pressed", "false");
@@ -151,18 +152,26 @@ function play() {
 async function find(name) {
   if (busy) return;
   stop();
+  const held = document.activeElement;
   busy = true;
+  search = new AbortController();
+  $("give-up").hidden = false;
   say(`Searching for the shortest way to break ${name} ...`);
   try {
-    const way = await ask("find", { property: name });
+    const way = await ask("find", { property: name }, search.signal);
     if (way.found) {
       ahead = way.commands;
       showRest();
     }
     say(way.found ? `${way.text} Forward (→) goes there: ${way.commands.join("; ")}` : way.text);
   } catch (error) {
-    say(error.message, true);
+    if (search.signal.aborted) say(`The search for a way to break ${name} was given up.`);
+    else say(error.message, true);
   } finally {
+    const wasHeld = document.activeElement === $("give-up");
+    $("give-up").hidden = true;
+    if (wasHeld) held?.focus();
+    search = null;
     busy = false;
   }
 }
@@ -194,6 +203,7 @@ async function exportScenario() {
 
 for (const [id, act] of Object.entries({
   back, forward, random: randomStep, play, reset: () => go([], []), link: copyLink, export: exportScenario,
+  "give-up": stop,
 })) $(id).addEventListener("click", act);
 
 document.addEventListener("keydown", (event) => {

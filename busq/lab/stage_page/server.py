@@ -3,14 +3,18 @@
 
 What has happened on the stage is a list of commands in the page's address, after the #; the server plays them.  The
 address has a random part that other pages and users don't know, and requests for another host's name are refused.
+A search goes on for as long as the page keeps its request open, and is given up with that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import secrets
+import select
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from typing import Any
@@ -80,11 +84,17 @@ class PageServer:
                     return
                 try:
                     given = json.loads(self.rfile.read(int(size)))
-                    found = act(given)
+                    found = act(given, self.is_awaited)
                 except (ValueError, LookupError, TypeError) as error:
                     server.answer(self, 400, "application/json", json.dumps({"error": str(error)}))
                     return
                 server.answer(self, 200, "application/json", json.dumps(found))
+
+            def is_awaited(self) -> bool:
+                """Whether the page has not hung up."""
+                poll = select.poll()
+                poll.register(self.connection, select.POLLRDHUP)
+                return not poll.poll(0)
 
             def log_message(self, format: str, *arguments: Any) -> None:
                 pass
@@ -106,7 +116,7 @@ class PageServer:
 
     @staticmethod
     def answer(request: BaseHTTPRequestHandler, code: int, kind: str, text: str) -> None:
-        """Send an answer."""
+        """Send an answer, unless the page has hung up."""
         body = text.encode()
         request.send_response(code)
         request.send_header("Content-Type", f"{kind}; charset=utf-8")
@@ -114,22 +124,23 @@ class PageServer:
         request.send_header("Content-Security-Policy", _POLICY)
         request.send_header("Referrer-Policy", "no-referrer")
         request.send_header("Cache-Control", "no-store")
-        request.end_headers()
-        request.wfile.write(body)
+        with contextlib.suppress(ConnectionError):
+            request.end_headers()
+            request.wfile.write(body)
 
     @property
     def acts(self) -> dict[str, Any]:
         """What the page may ask for, by its name."""
         return {"state": self._state, "find": self._find, "scenario": self._scenario}
 
-    def _state(self, given: Any) -> Any:
+    def _state(self, given: Any, _: Callable[[], bool]) -> Any:
         with self._drawing:
             return self._conductor.state(_commands(given))
 
-    def _find(self, given: Any) -> Any:
-        return self._conductor.find(_commands(given), str(given.get("property", "")))
+    def _find(self, given: Any, is_awaited: Callable[[], bool]) -> Any:
+        return self._conductor.find(_commands(given), str(given.get("property", "")), is_awaited)
 
-    def _scenario(self, given: Any) -> Any:
+    def _scenario(self, given: Any, _: Callable[[], bool]) -> Any:
         return {"text": self._conductor.scenario(_commands(given))}
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +108,14 @@ class Conductor:
             "dead": is_dead,
         }
 
-    def find(self, commands: Sequence[str], broken: str) -> dict[str, Any]:
-        """Return the shortest way on from here to where that property is broken, or that there is none."""
+    def find(self, commands: Sequence[str], broken: str, goes_on: Callable[[], bool] = lambda: True) -> dict[str, Any]:
+        """Return the shortest way on from here to where that property is broken, or that there is none.
+
+        The search is given up where `goes_on()`, called before each state, is false.
+        """
         if broken not in PROPERTIES:
             raise ValueError(f"{broken!r} is no property: expected one of {', '.join(PROPERTIES)}")
-        way = shortest_way(self._stage, commands, self.limits, broken)
+        way = shortest_way(self._stage, commands, self.limits, broken, goes_on=goes_on)
         if way.commands is None:
             limits = f"{self.limits.messages} messages each"
             whole, partly = "Nothing from here breaks {} with {}", "No way to break {} was found with {}"

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,20 +13,9 @@ from conftest import PATIENCE_S, wait_until
 from busq import scenario
 from busq.stage import show
 
-api = pytest.importorskip("playwright.sync_api", reason="the browser is driven by playwright: pip install playwright")
 pytest.importorskip("matplotlib", reason="diagrams need matplotlib")
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+pytest_plugins = ["in_chromium"]
 
 
 class Tab:
@@ -107,3 +94,23 @@ def test_a_link_that_leads_nowhere_is_explained(browser: Any) -> None:
         wait_until(lambda: "step 1, 'bob receives data m1'" in tab.word(), what="an explanation")
         assert tab.steps() == []
         tab.press("1", 1)
+
+
+def test_a_search_is_given_up_by_a_key_and_by_a_button(browser: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """It would see 20,000 states otherwise, and keep the page for a minute; the server forgets it, too."""
+    with show("lamport", ["ann", "bob", "cid"]) as server:
+        tab = Tab(browser, server.url)
+        for way in ("Escape", "Tab"):
+            tab.focus_by_tab("total")
+            tab.page.keyboard.press("Enter")
+            wait_until(lambda: "Searching" in tab.word(), what="a search")
+            if way == "Tab":
+                tab.focus_by_tab("Give up the search")
+                way = "Enter"
+            tab.page.keyboard.press(way)
+            wait_until(lambda: "to break total was given up" in tab.word(), what="its end")
+            assert tab.page.locator("#give-up:visible").count() == 0
+            assert tab.page.evaluate("document.activeElement.textContent.trim()") == "total"
+        tab.press("1", 1)
+        assert tab.complaints == []
+    assert "Traceback" not in capfd.readouterr().err
