@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "python/module.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -73,8 +74,16 @@ static int add_errors(busq_state *state)
   return state->empty_error && state->shut_down_error ? 0 : -1;
 }
 
+/* A program that Ctrl-C ends kills itself with SIGINT behind the end of its interpreter, without what `atexit` has. */
+static void end_with_interpreter(void)
+{
+  (void)Py_AtExit(busq_bus_leave_all); /* where there is no room for that, the next process removes the names */
+}
+
 static int module_exec(PyObject *module)
 {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, end_with_interpreter);
   busq_state *state = PyModule_GetState(module);
   PyMethodDef *const functions[] = {bus_functions,  port_functions,    send_functions,     filter_functions,    ask_functions,
                                     node_functions, message_functions, pickling_functions, overflow_functions, async_port_functions};

@@ -208,7 +208,7 @@ static int region_make(busq_bus *bus, const char *directory, const busq_config *
   if (!result)
     result = region_fill(bus, config);
   if (!result && bus->is_temporary)
-    result = busq_temporary_take(bus, false);
+    result = busq_temporary_take(bus, false, busq_bus_abandon);
   return result;
 }
 
@@ -389,7 +389,7 @@ int busq_bus_open(const char *directory, const char *name, busq_bus **busp)
     result = region_enter(bus, (uint64_t)status.st_size);
   if (!result && (status.st_mode & BUSQ_HOLD_MODE)) {
     bus->is_temporary = true;
-    result = busq_temporary_take(bus, true);
+    result = busq_temporary_take(bus, true, busq_bus_abandon);
   }
   if (result)
     busq_bus_free(bus);

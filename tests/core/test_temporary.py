@@ -139,6 +139,24 @@ def test_the_end_of_the_interpreter_takes_the_name(bus_name: str, bus_directory:
     assert not (bus_directory / bus_name).exists()
 
 
+@pytest.mark.parametrize("end", ["", "os.kill(os.getpid(), signal.SIGINT)"])
+def test_the_end_of_the_interpreter_takes_the_fifos_of_peers_that_threads_wait_with(
+    bus_name: str, bus_directory: Path, end: str
+) -> None:
+    """A daemon thread keeps its peer from being closed before the process is gone; Ctrl-C is as good an end as any."""
+    before = hidden(bus_directory)
+    waits = """
+import threading
+for peer in (bus.join("alice"), bus.join("jobs", shared=True)):
+    peer.fileno()
+    threading.Thread(target=peer.recv, daemon=True).start()
+"""
+    ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # ignored in the background
+    assert python(ctrl_c + HOLDS + waits + end, bus_name).wait() == (-signal.SIGINT if end else 0)
+    assert not (bus_directory / bus_name).exists()
+    assert hidden(bus_directory) == before
+
+
 def everybody_is_killed(name: str) -> str:
     """Leave a temporary bus behind that two processes had, and the FIFO of one; returns its name."""
     first = python(HOLDS + "peer = bus.join('alice'); peer.fileno(); time.sleep(1000)", name)

@@ -47,6 +47,7 @@ struct busq_bus {
   int temporary_fd;         /* its lock shows that we have; -1 where that need not be shown */
   uint32_t users;      /* of this process: handles and peers that are not closed */
   busq_bus *temporary_next;
+  void (*temporary_end)(busq_bus *); /* where the process ends with it, and was the last one */
   busq_window *window; /* for the views to come; NULL before the first one */
   uint32_t fork_generation;
   uint32_t user; /* the user that opened it */

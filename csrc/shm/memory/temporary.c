@@ -48,8 +48,11 @@ static bool hold_end(busq_bus *bus)
 void busq_bus_leave_all(void)
 {
   busq_latch_acquire(&held_latch);
-  while (held_first)
-    (void)hold_end(held_first);
+  while (held_first) {
+    busq_bus *bus = held_first;
+    if (hold_end(bus))
+      bus->temporary_end(bus);
+  }
   busq_latch_release(&held_latch);
 }
 
@@ -84,7 +87,7 @@ static int hold_open(busq_bus *bus)
   return bus->temporary_fd >= 0 ? BUSQ_OK : busq_error_system("can't open temporary bus \"%s\" once more for its lock", bus->name);
 }
 
-int busq_temporary_take(busq_bus *bus, bool has_name)
+int busq_temporary_take(busq_bus *bus, bool has_name, void (*end)(busq_bus *))
 {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = LOCK_OF_HOLD, .l_len = 1};
@@ -102,6 +105,7 @@ int busq_temporary_take(busq_bus *bus, bool has_name)
     return result;
   }
   busq_latch_acquire(&held_latch);
+  bus->temporary_end = end;
   bus->temporary_next = held_first;
   held_first = bus;
   busq_latch_release(&held_latch);

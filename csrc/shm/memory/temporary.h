@@ -4,8 +4,8 @@
 /*
  * Temporary buses: the name of one goes with the last process that has it open.
  *
- * Guarantee: the last process to let go of a temporary bus, by closing it or by its end, removes the name; where that
- * process was killed, the next one that creates or opens a bus in the same directory does.  No name is removed while a
+ * Guarantee: the last process to let go of a temporary bus, by closing it or by its end, removes the name, and the
+ * files beside it; where that process was killed, the next one that creates or opens a bus in the same directory does.  No name is removed while a
  * process has the bus open, or just gets it open: an open succeeds for good, or finds that there is none.
  *
  * Mechanism.  The sticky bit of the file marks it as temporary.  A process that has it open holds a read lock on one
@@ -29,8 +29,9 @@
 #define BUSQ_HOLD_MODE S_ISVTX
 
 /* For a bus whose file is open and temporary.  BUSQ_NOT_FOUND where its name is gone, or just going; a file that is
- * only being made has none yet. */
-int busq_temporary_take(busq_bus *bus, bool has_name);
+ * only being made has none yet.  `end` is called if the process ends with it as the last one: it removes the files
+ * beside it, and nothing of its memory. */
+int busq_temporary_take(busq_bus *bus, bool has_name, void (*end)(busq_bus *));
 /* Gives it up, and removes the name if that was the last one: true where it did.  Does nothing where nothing is
  * held. */
 bool busq_temporary_drop(busq_bus *bus);
