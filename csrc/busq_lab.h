@@ -657,6 +657,9 @@ typedef struct {
   uint32_t judged;         /* the search ends when one of these is violated; the others are counted among the faults */
   uint32_t depth_max;      /* moves of an execution; 0: no bound.  Longer ones are left out, and the search is not complete. */
   uint64_t memory_bytes;   /* for all that grows */
+  const char *directory;   /* breadth, quiet and silent packets too: what memory has no room for goes there, into files without
+                            * a name; NULL: nothing does */
+  uint64_t disk_bytes;     /* in the directory */
   uint64_t walks;          /* walk: how many executions */
   uint64_t seed;           /* walk: execution k is drawn from seed + k */
   const uint32_t *destinations; /* of message k of process p, a set of bits at [p * messages + k]; NULL: every choice.  Replies, and
@@ -672,6 +675,8 @@ typedef struct {
   uint64_t contradicted; /* times that something which a reduction takes for granted was tried and found wrong */
   uint64_t witness_seed; /* walk: the execution of busq_check_witness was drawn from it */
   uint64_t memory_bytes; /* in use, at most so far */
+  uint64_t disk_bytes;   /* the same */
+  uint32_t disk_error;   /* errno of what the disk has refused first, ENOSPC of what would have been more than disk_bytes */
   uint32_t depth_max; /* of an execution, in moves */
   uint32_t depth;     /* breadth: of the states that are looked at now */
   uint32_t faults;    /* of all states together */

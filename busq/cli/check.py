@@ -142,6 +142,8 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 @option("--seed", type=int, default=1, help="Of the first random execution.")
 @click.option("--depth", type=int, metavar="N", help="Leave out executions beyond so many steps; 2048 at most.")
 @click.option("--memory", type=Memory(), help="8GiB, 512MiB.  [default: half of what is free]")
+@click.option("--disk", metavar="DIR", help="Breadth first, and what memory has no room for goes into DIR.")
+@click.option("--disk-space", type=Memory(), help="In DIR, at most.  [default: nine tenths of what is free]")
 @click.option("--threads", type=int, metavar="N", help="[default: one per core]")
 @click.option("--seconds", type=float, metavar="S", help="End after so long.")
 @click.option(

@@ -117,6 +117,8 @@ def _figures(result: Result) -> Table:
         (f"{'moves' if is_walk else 'states'} per second", lambda one: rounded(one.rate)),
         ("memory", lambda one: size(one.memory_bytes)),
     ]
+    if result.disk_bytes:
+        rows.append(("disk", lambda one: size(one.disk_bytes)))
     if not is_walk:
         rows.insert(1, ("moves", lambda one: f"{one.total_states:,}"))
         rows.append(("probability that a state was missed", lambda one: probability(one.missed_expected)))
@@ -218,4 +220,6 @@ def progress(title: str) -> Iterator[Callable[[Progress], None] | None]:
 
 def _how_far(now: Progress) -> str:
     unit = "moves" if now.search == "walk" else "states"
-    return f"{rounded(now.unique_states)} {unit}, {rounded(now.rate)}/s, depth {now.depth}, {size(now.memory_bytes)}"
+    disk = f" and {size(now.disk_bytes)} on disk" if now.disk_bytes else ""
+    much = f"{rounded(now.unique_states)} {unit}, {rounded(now.rate)}/s"
+    return f"{much}, depth {now.depth}, {size(now.memory_bytes)}{disk}"

@@ -17,9 +17,20 @@
  *   settle   one thread numbers the new ones, in their order, and looks for violations;
  *   keep     threads write the new ones into the next row, and into the log.
  *
- * Not given: a small memory; a level and the next one have to fit.
+ * With a disk, rows and log lie in files, and a set that is full goes there too, and begins anew (check/past.h).  From then on a new
+ * state is one that is not in the set, and may yet be an old one: at the end of a level, and before the set is written down, all
+ * threads read the past, and drop those states of the next row that it has:
+ *
+ *   read     threads mark the fingerprints of the set that the past has;
+ *   drop     the places of such states in the row lose their fingerprints, and are passed over when the row is expanded.
+ *
+ * An old state dropped, or one that was met twice between two such readings, has its first place still: so states, their numbers and
+ * the violation are the same as without a disk.
+ *
+ * Not given: without a disk, a small memory; a level and the next one have to fit.
  */
 #include "check/packed.h"
+#include "check/past.h"
 #include "check/state.h"
 #include "check/store.h"
 #include "check/successors.h"
@@ -32,7 +43,8 @@ enum {
   ROOM_BYTES = 1 << 22, /* of a thread: after so many it takes no more units */
   RECENT = 1 << 13, /* fingerprints */
   SHARES = 1 << 16, /* of fingerprints, to be divided among threads */
-  AHEAD = 16 /* fingerprints that are announced before they are added */
+  AHEAD = 16, /* fingerprints that are announced before they are added */
+  PLACES_PER_PART = 1 << 14 /* of a row whose old states are dropped */
 };
 
 /* A state that may be new, and its bytes. */
@@ -76,7 +88,10 @@ typedef struct {
 typedef struct {
   busq_store states;  /* packed, each after two words: how many bytes, and how many words unpacked */
   busq_store corners; /* where the first state of each unit stands */
+  busq_store prints;  /* with a disk: the fingerprint of each, 0 where it was dropped */
   uint64_t count;
+  uint64_t n_asked;   /* so many of them are in the past, or were looked for there */
+  uint64_t n_dropped; /* of them */
 } row;
 
 typedef struct {
@@ -87,6 +102,10 @@ typedef struct {
 
 typedef struct {
   busq_seen seen;
+  busq_past past;
+  bool asks_past;     /* all threads read it */
+  bool is_level_over; /* or only the set is full */
+  atomic_ullong n_parts_taken, n_dropped;
   worker *workers[BUSQ_CREW_THREADS_MAX];
   row rows[2];
   busq_store log; /* of every state: parent << 32 | move */
@@ -139,6 +158,20 @@ static const char *unpack(const char *at, uint64_t *state)
   memcpy(head, at, sizeof head);
   busq_unpack((const uint8_t *)at + sizeof head, state, head[1]);
   return at + sizeof head + head[0];
+}
+
+/* Where the next state stands. */
+static const char *pass_over(const char *at)
+{
+  uint32_t head[2];
+  memcpy(head, at, sizeof head);
+  return at + sizeof head + head[0];
+}
+
+/* With a disk. */
+static uint64_t *prints_of(const row *level)
+{
+  return (uint64_t *)(void *)level->prints.bytes;
 }
 
 static uint64_t n_units_of(const row *level)
@@ -225,6 +258,10 @@ static void expand_unit(worker *self, unit *to, uint64_t number)
   const uint64_t begin = number * PARENTS_PER_UNIT;
   const uint64_t end = begin + PARENTS_PER_UNIT < level->count ? begin + PARENTS_PER_UNIT : level->count;
   for (uint64_t parent = begin; parent < end && !busq_crew_must_stop(self->crew); parent++) {
+    if (level->prints.bytes && !prints_of(level)[parent]) {
+      at = pass_over(at);
+      continue;
+    }
     at = unpack(at, self->state);
     expand(self, to, parent);
   }
@@ -268,20 +305,101 @@ static void spare(breadth *search)
   busq_store_trim(&level->states, is_last ? level->states.used_bytes : corner_of(level, next_unit));
 }
 
+/* ---- the past ---- */
+
+/* Before the past is read, by all threads; then the level is over, or the set is full. */
+static void ask_past(breadth *search, bool is_level_over)
+{
+  busq_past_rewind(&search->past);
+  atomic_store(&search->n_parts_taken, 0);
+  atomic_store(&search->n_dropped, 0);
+  search->is_level_over = is_level_over;
+  search->asks_past = true;
+}
+
+/* The set goes to disk, and begins anew. */
+static void write_down(busq_crew *crew)
+{
+  breadth *search = breadth_of(crew);
+  row *next = row_of(search, search->depth + 1);
+  if (!busq_past_write(&search->past, &search->seen, &crew->account, &crew->must_stop))
+    busq_crew_stop(crew, busq_crew_must_stop(crew) ? BUSQ_CREW_GIVEN_UP : BUSQ_CREW_FULL);
+  next->n_asked = next->count;
+}
+
+static void drop_part(breadth *search, row *next, uint64_t begin, uint64_t end)
+{
+  uint64_t *prints = prints_of(next);
+  uint64_t n_dropped = 0;
+  for (uint64_t place = begin; place < end; place++) {
+    if (place + AHEAD < end)
+      busq_seen_announce(&search->seen, prints[place + AHEAD]);
+    if (!busq_past_has(&search->past, &search->seen, prints[place]))
+      continue;
+    prints[place] = 0;
+    n_dropped++;
+  }
+  atomic_fetch_add(&search->n_dropped, n_dropped);
+}
+
+/* Drops the states of the next row that the past has, of those that were not looked for so far; of several threads each its share. */
+static void drop_old(busq_crew *crew)
+{
+  breadth *search = breadth_of(crew);
+  row *next = row_of(search, search->depth + 1);
+  while (atomic_load(&search->past.n_marked) && !busq_crew_must_stop(crew)) {
+    const uint64_t begin = next->n_asked + atomic_fetch_add(&search->n_parts_taken, 1) * PLACES_PER_PART;
+    if (begin >= next->count)
+      return;
+    drop_part(search, next, begin, begin + PLACES_PER_PART < next->count ? begin + PLACES_PER_PART : next->count);
+  }
+}
+
+/* So many of the states that were found are new. */
+static void note_new(busq_crew *crew, uint64_t count)
+{
+  pthread_mutex_lock(&crew->mutex);
+  crew->facts.unique += count;
+  if (count)
+    busq_tally_raise(&crew->facts.depth_max, breadth_of(crew)->depth + 1);
+  pthread_mutex_unlock(&crew->mutex);
+}
+
+/* ---- the set ---- */
+
+static uint64_t n_candidates(const breadth *search)
+{
+  uint64_t count = 0;
+  for (uint64_t place = 0; place < n_units_taken(search); place++)
+    count += search->units[place].n_candidates;
+  return count;
+}
+
+static bool grow_set(busq_crew *crew)
+{
+  breadth *search = breadth_of(crew);
+  if (busq_past_is_there(&search->past))
+    return false;
+  spare(search);
+  return busq_seen_grow(&search->seen, &crew->must_stop);
+}
+
 /* Before additions: the set must have room for all of them. */
 static void make_room(busq_crew *crew)
 {
   breadth *search = breadth_of(crew);
-  uint64_t count = 0;
-  for (uint64_t place = 0; place < n_units_taken(search); place++)
-    count += search->units[place].n_candidates;
-  while (!busq_seen_has_room(&search->seen, count)) {
-    spare(search);
-    if (!busq_seen_grow(&search->seen, &crew->must_stop)) {
-      busq_crew_stop(crew, busq_crew_must_stop(crew) ? BUSQ_CREW_GIVEN_UP : BUSQ_CREW_FULL);
-      return;
-    }
-  }
+  const uint64_t count = n_candidates(search);
+  while (!busq_seen_has_room(&search->seen, count))
+    if (!grow_set(crew))
+      break;
+  if (busq_seen_has_room(&search->seen, count))
+    return;
+  if (busq_past_is_there(&search->past))
+    ask_past(search, false);
+  else if (busq_disk_is_open(&crew->disk) && !busq_crew_must_stop(crew))
+    write_down(crew);
+  else
+    busq_crew_stop(crew, busq_crew_must_stop(crew) ? BUSQ_CREW_GIVEN_UP : BUSQ_CREW_FULL);
 }
 
 static void note_violation(breadth *search, uint32_t faults, uint32_t depth, uint64_t place)
@@ -315,14 +433,14 @@ static uint32_t number_all(busq_crew *crew, uint64_t *countp, uint64_t *bytesp)
   return faults;
 }
 
-/* Room in row and log for so many states of the next level. */
-static bool grow_row(breadth *search, uint64_t count, uint64_t bytes)
+/* Room in the next row and in the log for so many states. */
+static bool grow_row(breadth *search, row *next, uint64_t count, uint64_t bytes)
 {
-  row *next = row_of(search, search->depth + 1);
   const uint64_t n_corners = (count + PARENTS_PER_UNIT - 1) / PARENTS_PER_UNIT;
   const uint64_t n_logged = search->log_of_level[search->depth + 1] + count;
   return count <= UINT32_MAX && busq_store_grow(&next->states, bytes) &&
          busq_store_grow(&next->corners, n_corners * sizeof(uint64_t)) &&
+         (!next->prints.bytes || busq_store_grow(&next->prints, count * sizeof(uint64_t))) &&
          busq_store_grow(&search->log, n_logged * sizeof(uint64_t));
 }
 
@@ -335,19 +453,18 @@ static void settle(busq_crew *crew)
   uint64_t count = before, bytes = next->states.used_bytes;
   const uint32_t faults = number_all(crew, &count, &bytes);
   (void)busq_seen_draw(&search->seen, count - before);
-  bool has_room = grow_row(search, count, bytes);
+  bool has_room = grow_row(search, next, count, bytes);
   if (!has_room) {
     spare(search);
-    has_room = grow_row(search, count, bytes);
+    has_room = grow_row(search, next, count, bytes);
   }
   next->count = count;
   atomic_store(&search->n_kept, 0);
   pthread_mutex_lock(&crew->mutex);
-  crew->facts.unique += count - before;
   crew->facts.faults |= faults;
-  if (count > before)
-    busq_tally_raise(&crew->facts.depth_max, search->depth + 1);
   pthread_mutex_unlock(&crew->mutex);
+  if (!busq_past_is_there(&search->past))
+    note_new(crew, count - before);
   if (!has_room)
     busq_crew_stop(crew, BUSQ_CREW_FULL);
 }
@@ -368,31 +485,62 @@ static void report_violation(busq_crew *crew)
   busq_crew_stop(crew, BUSQ_CREW_FOUND);
 }
 
-/* The next level, where this one is done. */
+static void clear_row(row *level)
+{
+  busq_store_clear(&level->states);
+  busq_store_clear(&level->corners);
+  if (level->prints.bytes)
+    busq_store_clear(&level->prints);
+  level->count = level->n_asked = level->n_dropped = 0;
+}
+
 static void advance(busq_crew *crew)
 {
   breadth *search = breadth_of(crew);
-  row *level = row_of(search, search->depth);
   row *next = row_of(search, search->depth + 1);
-  search->round_begin += n_units_taken(search);
-  atomic_store(&search->n_taken, 0);
-  if (search->round_begin < n_units_of(level))
-    return;
-  if (search->first.faults) {
-    report_violation(crew);
-    return;
-  }
-  search->is_done = !next->count;
+  search->is_done = next->count == next->n_dropped;
   if (search->is_done)
     return;
-  busq_store_clear(&level->states);
-  busq_store_clear(&level->corners);
-  level->count = search->round_begin = 0;
+  clear_row(row_of(search, search->depth));
+  search->round_begin = 0;
   search->depth++;
   search->log_of_level[search->depth + 1] = search->log_of_level[search->depth] + next->count;
   pthread_mutex_lock(&crew->mutex);
   crew->facts.depth = search->depth;
   pthread_mutex_unlock(&crew->mutex);
+}
+
+/* Where the level is done, the next one. */
+static void end_round(busq_crew *crew)
+{
+  breadth *search = breadth_of(crew);
+  row *next = row_of(search, search->depth + 1);
+  search->round_begin += n_units_taken(search);
+  atomic_store(&search->n_taken, 0);
+  if (search->round_begin < n_units_of(row_of(search, search->depth)))
+    return;
+  if (search->first.faults)
+    report_violation(crew);
+  else if (busq_past_is_there(&search->past) && next->n_asked < next->count)
+    ask_past(search, true);
+  else
+    advance(crew);
+}
+
+/* The past was read, and what it has dropped. */
+static void end_asking(busq_crew *crew)
+{
+  breadth *search = breadth_of(crew);
+  row *next = row_of(search, search->depth + 1);
+  const uint64_t n_dropped = atomic_load(&search->n_dropped);
+  search->asks_past = false;
+  note_new(crew, next->count - next->n_asked - n_dropped);
+  next->n_dropped += n_dropped;
+  next->n_asked = next->count;
+  if (search->is_level_over)
+    advance(crew);
+  else
+    write_down(crew);
 }
 
 /* ---- add, keep ---- */
@@ -429,6 +577,8 @@ static void keep_unit(busq_crew *crew, const unit *self)
     if (place % PARENTS_PER_UNIT == 0)
       corners[place / PARENTS_PER_UNIT] = at;
     memcpy(next->states.bytes + at, packed + one->at, one->bytes);
+    if (next->prints.bytes)
+      prints_of(next)[place] = one->fingerprint;
     log[place++] = one->parent << 32 | busq_crew_word(&one->move);
     at += one->bytes;
   }
@@ -469,18 +619,36 @@ static bool meet(busq_crew *crew, void (*action)(busq_crew *crew))
   return !busq_crew_must_stop(crew);
 }
 
+static void nothing(busq_crew *crew)
+{
+  (void)crew;
+}
+
+/* All threads read the past, if they have to.  False where the search is over. */
+static bool look_back(busq_crew *crew)
+{
+  breadth *search = breadth_of(crew);
+  if (!search->asks_past)
+    return true;
+  busq_past_read(&search->past, &search->seen, &crew->must_stop);
+  if (!meet(crew, nothing))
+    return false;
+  drop_old(crew);
+  return meet(crew, end_asking);
+}
+
 static void run(busq_crew *crew, uint32_t number)
 {
   breadth *search = breadth_of(crew);
   while (!search->is_done) {
     expand_units(search->workers[number], number);
-    if (!meet(crew, make_room))
+    if (!meet(crew, make_room) || !look_back(crew))
       return;
     add_share(crew, number);
     if (!meet(crew, settle))
       return;
     keep_units(crew);
-    if (!meet(crew, advance))
+    if (!meet(crew, end_round) || !look_back(crew))
       return;
   }
 }
@@ -498,11 +666,28 @@ static bool add_worker(busq_crew *crew, uint32_t number)
   return busq_successors_init(&self->successors, crew);
 }
 
+static bool init_store(busq_crew *crew, busq_store *store)
+{
+  return busq_disk_is_open(&crew->disk) ? busq_store_init_on(store, &crew->disk)
+                                        : busq_store_init(store, &crew->account, crew->config.memory_bytes);
+}
+
 static bool init_row(busq_crew *crew, row *level)
 {
-  const uint64_t bytes = crew->config.memory_bytes;
-  return busq_store_init(&level->states, &crew->account, bytes) &&
-         busq_store_init(&level->corners, &crew->account, bytes);
+  return init_store(crew, &level->states) && init_store(crew, &level->corners) &&
+         (!busq_disk_is_open(&crew->disk) || init_store(crew, &level->prints));
+}
+
+/* With a disk the set leaves room for what threads find in a round, twice while that grows, and for the marks of the past. */
+static bool init_set(busq_crew *crew, breadth *search)
+{
+  if (!busq_disk_is_open(&crew->disk))
+    return busq_seen_init(&search->seen, &crew->account, crew->config.memory_bytes);
+  const uint64_t left = busq_account_left(&crew->account);
+  const uint64_t rounds = (uint64_t)crew->config.n_threads * 4 * ROOM_BYTES;
+  const uint64_t bytes = left - (rounds < left / 2 ? rounds : left / 2);
+  search->seen.is_emptied = true;
+  return busq_seen_init(&search->seen, &crew->account, bytes - bytes / 32) && busq_past_init(&search->past, &crew->disk);
 }
 
 static bool init(busq_crew *crew, breadth *search)
@@ -512,8 +697,7 @@ static bool init(busq_crew *crew, breadth *search)
       return false;
   search->units = busq_account_calloc(&crew->account, UNITS_MAX * sizeof *search->units);
   return search->units && init_row(crew, &search->rows[0]) && init_row(crew, &search->rows[1]) &&
-         busq_store_init(&search->log, &crew->account, crew->config.memory_bytes) &&
-         busq_seen_init(&search->seen, &crew->account, crew->config.memory_bytes);
+         init_store(crew, &search->log) && init_set(crew, search);
 }
 
 /* The row of the first state: as if the first thread had found it. */
@@ -524,10 +708,11 @@ static bool add_first(busq_crew *crew)
   row *level = &search->rows[0];
   busq_model_start(&crew->model, first->state);
   const busq_successor start = {.fingerprint = busq_successors_fingerprint(crew, first->state)};
-  if (!add_candidate(first, 0, &start, first->state, 0) || !busq_store_grow(&level->states, first->packed.used_bytes) ||
-      !busq_store_grow(&level->corners, sizeof(uint64_t)) || !busq_store_grow(&search->log, sizeof(uint64_t)))
+  if (!add_candidate(first, 0, &start, first->state, 0) || !grow_row(search, level, 1, first->packed.used_bytes))
     return false;
   busq_seen_add(&search->seen, start.fingerprint);
+  if (level->prints.bytes)
+    prints_of(level)[0] = start.fingerprint;
   memcpy(level->states.bytes, first->packed.bytes, first->packed.used_bytes);
   level->count = search->log_of_level[1] = 1;
   crew->facts.unique = crew->facts.total = 1;
@@ -557,9 +742,11 @@ static void end(busq_crew *crew)
   for (uint32_t which = 0; which < 2; which++) {
     busq_store_deinit(&search->rows[which].states);
     busq_store_deinit(&search->rows[which].corners);
+    busq_store_deinit(&search->rows[which].prints);
   }
   busq_store_deinit(&search->log);
   busq_seen_deinit(&search->seen);
+  busq_past_deinit(&search->past, &crew->account);
   free(search->units);
   free(search);
   crew->own = NULL;

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMORY_BYTES_MIN = 1 << 20 };
+enum { MEMORY_BYTES_MIN = 1 << 20, DISK_BYTES_MIN = 1 << 24 };
+static const long long DISK_BYTES_MAX = 1LL << 42; /* for each file so much address space */
 
 struct busq_check {
   busq_crew *crew;
@@ -45,6 +46,11 @@ static int check_bounds(const busq_check_config *config)
                       config->processes);
   if (config->crashes_max && (config->doubled_max || config->lost_max || config->behaviour == BUSQ_CHECK_JOB))
     return busq_error(BUSQ_INVALID, "processes die where neither packets are lost or doubled nor a job is done");
+  if (config->directory && config->search != BUSQ_CHECK_BREADTH)
+    return busq_error(BUSQ_INVALID, "a search on disk: it goes breadth first");
+  if (config->directory && (config->disk_bytes < DISK_BYTES_MIN || config->disk_bytes > DISK_BYTES_MAX))
+    return busq_error(BUSQ_INVALID, "%llu bytes of disk: expected %d to %lld", (unsigned long long)config->disk_bytes,
+                      DISK_BYTES_MIN, DISK_BYTES_MAX);
   if (config->search == BUSQ_CHECK_WALK && !config->walks)
     return busq_error(BUSQ_INVALID, "0 random executions: expected at least 1");
   return BUSQ_OK;
@@ -62,7 +68,7 @@ static int check_order(const busq_check_config *config, const busq_order *order,
   if (config->lost_max && order != &busq_order_none && !(options & BUSQ_OPTION_SKIP_GAPS))
     return busq_error(BUSQ_INVALID, "a network that loses packets: only none and fifo:on_gap=skip go on without, not %s",
                       order->name);
-  if (config->search == BUSQ_CHECK_BREADTH && config->reductions & (BUSQ_CHECK_QUIET_PACKETS | BUSQ_CHECK_SILENT_PACKETS))
+  if (config->search == BUSQ_CHECK_BREADTH && !config->directory && config->reductions & (BUSQ_CHECK_QUIET_PACKETS | BUSQ_CHECK_SILENT_PACKETS))
     return busq_error(BUSQ_INVALID, "breadth first, with quiet or silent packets first, would not find the shortest violation: leave "
                                     "that reduction out, or search depth first");
   return BUSQ_OK;
@@ -110,6 +116,8 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                  .judged = config->judged,
                                  .depth_max = config->depth_max,
                                  .memory_bytes = config->memory_bytes,
+                                 .directory = config->directory,
+                                 .disk_bytes = config->disk_bytes,
                                  .walks = config->walks,
                                  .seed = config->seed};
   return busq_crew_new(&crew, &check->crew);

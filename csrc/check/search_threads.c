@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "check/faults.h"
 #include "check/fingerprint.h"
+#include <errno.h>
 #include <stdlib.h>
 
 /* ---- for searches ---- */
@@ -20,6 +21,10 @@ void busq_crew_stop(busq_crew *crew, busq_crew_reason reason)
 
 int busq_crew_no_memory(const busq_crew *crew)
 {
+  errno = atomic_load(&crew->disk.number);
+  if (errno)
+    return busq_error_system("no files of a search, which needs %llu bytes of disk at least",
+                             (unsigned long long)atomic_load(&crew->disk.account.most_bytes));
   return busq_error(BUSQ_NO_SPACE, "%llu bytes are too little for a search by %u threads: use more memory, or fewer threads",
                     (unsigned long long)crew->config.memory_bytes, crew->config.n_threads);
 }
@@ -77,6 +82,9 @@ static int init(busq_crew *crew)
   int result = busq_model_init(&crew->model, &config->model);
   if (result != BUSQ_OK)
     return result;
+  result = config->directory ? busq_disk_open(&crew->disk, config->directory, config->disk_bytes) : BUSQ_OK;
+  if (result != BUSQ_OK)
+    return result;
   crew->account.limit_bytes = config->memory_bytes;
   crew->depth_max = BUSQ_CREW_DEPTH_MAX;
   if (config->depth_max && config->depth_max < BUSQ_CREW_DEPTH_MAX)
@@ -92,6 +100,7 @@ int busq_crew_new(const busq_crew_config *config, busq_crew **crewp)
   if (!crew)
     return busq_error(BUSQ_NO_SPACE, "no memory for a search");
   crew->config = *config;
+  crew->disk.directory = -1;
   pthread_condattr_t monotonic;
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -114,6 +123,7 @@ void busq_crew_free(busq_crew *crew)
     pthread_join(crew->members[number].thread, NULL);
   if (crew->own)
     crew->config.kind->end(crew);
+  busq_disk_close(&crew->disk);
   pthread_cond_destroy(&crew->changed);
   pthread_mutex_destroy(&crew->mutex);
   free(crew);
@@ -151,4 +161,6 @@ void busq_crew_examine(busq_crew *crew, busq_check_facts *facts)
   facts->is_complete = !crew->n_running && !crew->is_cut && !facts->left_out && !facts->contradicted;
   pthread_mutex_unlock(&crew->mutex);
   facts->memory_bytes = atomic_load(&crew->account.most_bytes);
+  facts->disk_bytes = atomic_load(&crew->disk.account.most_bytes);
+  facts->disk_error = (uint32_t)atomic_load(&crew->disk.number);
 }

@@ -12,6 +12,7 @@
  * that wait for anything.
  */
 #include "check/account.h"
+#include "check/disk.h"
 #include "check/model.h"
 #include "check/tally.h"
 #include <pthread.h>
@@ -38,6 +39,8 @@ typedef struct {
   uint32_t judged;
   uint32_t depth_max; /* 0: BUSQ_CREW_DEPTH_MAX, and whatever goes on beyond that is BUSQ_CHECK_ENDLESS */
   uint64_t memory_bytes;
+  const char *directory; /* breadth first: of what memory has no room for; NULL: none */
+  uint64_t disk_bytes;
   uint64_t walks;
   uint64_t seed;
 } busq_crew_config;
@@ -59,6 +62,7 @@ struct busq_crew {
   busq_crew_config config;
   busq_model model;
   busq_account account;
+  busq_disk disk;
   uint32_t depth_max; /* no execution is followed further */
   bool is_by_class;   /* states that differ by names only count as one */
   void *own;          /* what the kind of search keeps */

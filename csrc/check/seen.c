@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "check/seen.h"
+#include <string.h>
 #include <sys/mman.h>
 
 enum {
@@ -72,6 +73,12 @@ void busq_seen_deinit(busq_seen *seen)
   (void)munmap(seen->mapping, seen->mapping_bytes);
   busq_account_give_back(seen->account, bytes_of(seen));
   seen->slots = NULL;
+}
+
+void busq_seen_clear(busq_seen *seen)
+{
+  memset((void *)seen->slots, 0, bytes_of(seen));
+  atomic_store(&seen->room, (long long)additions_of(seen->n_slots, LOAD_MIN));
 }
 
 uint64_t busq_seen_draw(busq_seen *seen, uint64_t count)
@@ -156,7 +163,7 @@ bool busq_seen_grow(busq_seen *seen, const atomic_bool *must_stop)
   const uint64_t bytes = seen->is_final ? 0 : next_bytes(seen);
   if (bytes && replace(seen, bytes, must_stop))
     return true;
-  if (seen->is_final || atomic_load(must_stop))
+  if (seen->is_final || seen->is_emptied || atomic_load(must_stop))
     return false;
   seen->is_final = true;
   const uint64_t more = additions_of(seen->n_slots, LOAD_MAX) - additions_of(seen->n_slots, LOAD_MIN);

@@ -14,7 +14,7 @@
  * through in the old one goes back to the system.  The set begins small, so a small search stays in the cache; large
  * tables lie in large pages where the system has them, for every addition is a miss of the cache.
  *
- * Not given: removing.  While it grows, no other thread may touch it.
+ * Not given: removing, but of all at once.  While it grows, no other thread may touch it.
  */
 #include "base/types.h"
 #include "check/account.h"
@@ -25,6 +25,7 @@ typedef struct {
   uint64_t n_slots;
   uint64_t bytes_max; /* it grows no further */
   bool is_final;
+  bool is_emptied; /* where it is full: it keeps what room it has, so that few slots are walked through */
   busq_account *account;
   void *mapping; /* in which the slots lie */
   size_t mapping_bytes;
@@ -37,6 +38,8 @@ void busq_seen_deinit(busq_seen *seen);
 /* Makes room for more additions; false where the set may not grow, or `must_stop` was set meanwhile.  No thread may
  * use the set meanwhile. */
 bool busq_seen_grow(busq_seen *seen, const atomic_bool *must_stop);
+/* Takes everything out.  No thread may use the set meanwhile. */
+void busq_seen_clear(busq_seen *seen);
 /* The right to make up to so many additions: how many it is. */
 uint64_t busq_seen_draw(busq_seen *seen, uint64_t count);
 
@@ -69,13 +72,22 @@ static inline bool busq_seen_add(busq_seen *seen, uint64_t fingerprint)
   }
 }
 
-static inline bool busq_seen_contains(const busq_seen *seen, uint64_t fingerprint)
+/* The slot that has it, or the first free one behind its home. */
+static inline uint64_t busq_seen_find(const busq_seen *seen, uint64_t fingerprint, bool *is_there)
 {
   for (uint64_t slot = busq_seen_home(seen, fingerprint);; slot = slot + 1 < seen->n_slots ? slot + 1 : 0) {
     const uint64_t found = atomic_load_explicit(&seen->slots[slot], memory_order_relaxed);
+    *is_there = found;
     if (!found || found == fingerprint)
-      return found;
+      return slot;
   }
+}
+
+static inline bool busq_seen_contains(const busq_seen *seen, uint64_t fingerprint)
+{
+  bool is_there;
+  (void)busq_seen_find(seen, fingerprint, &is_there);
+  return is_there;
 }
 
 #endif /* BUSQ_CHECK_SEEN_H */

@@ -8,6 +8,7 @@
 #include "check/check.h"
 #include "check/packed.h"
 #include "check/seen.h"
+#include <errno.h>
 #include <stddef.h>
 
 enum {
@@ -243,6 +244,127 @@ TEST(test_a_search_can_be_given_up_at_any_moment)
     }
 }
 
+/* ---- on disk ---- */
+
+/* In the directory in which the test runs. */
+static busq_check_config on_disk(busq_check_config config, uint64_t memory_bytes)
+{
+  config.search = BUSQ_CHECK_BREADTH;
+  config.directory = ".";
+  config.disk_bytes = UINT64_C(1) << 32;
+  config.memory_bytes = memory_bytes;
+  return config;
+}
+
+static void check_same(const char *order, busq_check_config config, uint64_t memory_bytes)
+{
+  config.search = BUSQ_CHECK_BREADTH;
+  const busq_check_facts memory = facts_of(order, config);
+  CHECK(memory.is_complete && !memory.disk_bytes);
+  for (uint32_t n_threads = 1; n_threads <= 2; n_threads++) {
+    config.threads = n_threads;
+    const busq_check_facts disk = facts_of(order, on_disk(config, memory_bytes));
+    CHECK(disk.is_complete && !disk.disk_error);
+    CHECK(disk.disk_bytes > 8 * memory.unique);
+    CHECK_EQUAL(disk.unique, memory.unique);
+    CHECK_EQUAL(disk.total, memory.total);
+    CHECK_EQUAL(disk.ends, memory.ends);
+    CHECK_EQUAL(disk.depth_max, memory.depth_max);
+    CHECK_EQUAL(disk.faults, memory.faults);
+    CHECK_EQUAL(disk.held_max, memory.held_max);
+    CHECK_EQUAL(disk.contradicted, 0);
+  }
+}
+
+/* Their fingerprints fill the set of a MiB several times. */
+TEST(test_a_search_on_disk_sees_the_same_states_as_one_in_memory)
+{
+  static const struct {
+    const char *order;
+    uint32_t processes, messages, fan_out, crashes, fifo, reductions;
+  } rows[] = {{"mfss", 3, 2, 1, 1, 0, BUSQ_CHECK_FORGETTING},
+              {"lamport", 2, 3, 1, 0, 1, 0},
+              {"mfss", 3, 2, 1, 0, 0, BUSQ_CHECK_SYMMETRY},
+              {"none", 3, 2, 1, 0, 0, 0},
+              {"skeen", 3, 1, 2, 0, 0, 0}};
+  for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
+    busq_check_config config = plain;
+    if (is_slow() && row > 1)
+      continue;
+    config.processes = rows[row].processes;
+    config.messages = rows[row].messages;
+    config.fan_out_max = rows[row].fan_out;
+    config.crashes_max = rows[row].crashes;
+    config.channels = rows[row].fifo;
+    config.reductions = rows[row].reductions;
+    check_same(rows[row].order, config, 5 << 18);
+  }
+}
+
+TEST(test_on_disk_quiet_packets_come_first_too)
+{
+  busq_check_config config = plain;
+  config.reductions = BUSQ_CHECK_ALL_REDUCTIONS & ~BUSQ_CHECK_SYMMETRY;
+  const busq_check_facts depth = facts_of("mfss", config);
+  const busq_check_facts disk = facts_of("mfss", on_disk(config, 5 << 18));
+  CHECK(depth.is_complete && disk.is_complete);
+  CHECK_EQUAL(disk.unique, depth.unique);
+  CHECK_EQUAL(disk.ends, depth.ends);
+}
+
+TEST(test_the_violation_found_on_disk_is_the_one_that_is_found_in_memory)
+{
+  busq_crew_config config = {.model = {.order = &busq_order_cykas_telling, .n_processes = 3, .n_messages = 2, .fan_out_max = 1},
+                             .kind = &busq_breadth,
+                             .n_threads = 2,
+                             .judged = CAUSAL | ENDLESS,
+                             .memory_bytes = 256 << 20};
+  busq_crew *found[2];
+  for (uint32_t which = 0; which < 2; which++) {
+    CHECK_EQUAL(busq_crew_new(&config, &found[which]), BUSQ_OK);
+    while (busq_crew_wait(found[which], SECOND_NS) == BUSQ_INTERRUPTED)
+      ;
+    check_replays(found[which]);
+    config.memory_bytes = 3 << 19;
+    config.directory = ".";
+    config.disk_bytes = UINT64_C(1) << 32;
+  }
+  CHECK(found[1]->disk.account.most_bytes > 0);
+  CHECK_EQUAL(found[0]->witness.n_moves, found[1]->witness.n_moves);
+  CHECK(memcmp(found[0]->witness.moves, found[1]->witness.moves, found[0]->witness.n_moves * sizeof(busq_model_move)) == 0);
+  busq_crew_free(found[0]);
+  busq_crew_free(found[1]);
+}
+
+TEST(test_a_search_whose_disk_is_full_says_so_and_keeps_what_it_knows)
+{
+  busq_check_config config = on_disk(plain, 3 << 19);
+  config.messages = 3;
+  for (uint64_t mib = 16; mib <= 64; mib *= 2) {
+    config.disk_bytes = mib << 20;
+    const busq_check_facts facts = facts_of("cykas", config);
+    CHECK(facts.is_full && !facts.is_complete);
+    CHECK_EQUAL(facts.disk_error, ENOSPC);
+    CHECK(facts.disk_bytes <= config.disk_bytes && facts.disk_bytes > config.disk_bytes / 2);
+    CHECK(facts.unique > 10000 && facts.depth_max > 1);
+  }
+}
+
+TEST(test_a_search_on_disk_can_be_given_up_at_any_moment)
+{
+  for (uint64_t slice_ns = 0; slice_ns <= 256000000; slice_ns = 4 * slice_ns + 1000) {
+    busq_check_config config = on_disk(plain, 4 << 20);
+    busq_check_facts facts;
+    config.messages = 4;
+    config.threads = 3;
+    busq_check *check = begin("cykas", &config);
+    CHECK_EQUAL(busq_check_advance(check, slice_ns), BUSQ_INTERRUPTED);
+    busq_check_examine(check, &facts);
+    CHECK(!facts.is_over && !facts.is_complete);
+    busq_check_free(check);
+  }
+}
+
 /* ---- orders that should never be used: every packet is answered, for ever ---- */
 
 enum { CIRCLE = 1, SPIRAL = 2, FLOOD = 4 };
@@ -388,6 +510,13 @@ TEST(test_wrong_arguments_are_errors_that_say_what_is_expected)
   config = plain;
   config.destinations = (const uint32_t[]){2, 2, 1, 2, 1, 1};
   check_refused("cykas", &config, "0x2");
+  config = on_disk(plain, 256 << 20);
+  config.search = BUSQ_CHECK_DEPTH;
+  check_refused("cykas", &config, "breadth first");
+  config.search = BUSQ_CHECK_BREADTH;
+  config.disk_bytes = 1000;
+  check_refused("cykas", &config, "1000 bytes of disk: expected");
+  config = plain;
   config.destinations = NULL;
   config.counts = (const uint32_t[]){0, 1, 3};
   config.messages = 2;

@@ -429,6 +429,14 @@ def test_the_rate_of_the_paper_is_computed_from_its_table() -> None:
         (["mfss", "--property", "none", "--property", "causal"], "exclude each other"),
         (["mfss", "--processes", 8, "--messages", 5], "--messages is 5: expected 1 to 4, 32 of 8 processes together"),
         (["mfss", "--seed", 5], "--seed is for --walks"),
+        (["mfss", "--disk", "/nowhere"], "can be written to (No such file or directory)"),
+        (["mfss", "--disk", "/proc"], "--disk is '/proc': expected a directory that files can be written to"),
+        (["mfss", "--disk", "/dev/null"], "--disk is '/dev/null': expected a directory"),
+        (["mfss", "--disk", ".", "--search", "depth"], "expected auto or breadth with a disk"),
+        (["mfss", "--disk", ".", "--disk-space", "5"], "--disk-space is 5: expected 16777216"),
+        (["mfss", "--disk-space", "1GiB"], "--disk-space is 1073741824: expected None without a disk"),
+        (["--all", "--disk", "."], "--disk is not for"),
+        (["groups", "--disk", "."], "--disk is not for groups"),
         (["mfss", "--depth", 5000], "depth is 5000: expected 1 to 2048"),
         (["mfss", "--scenario", ""], "a file needs a name"),
         (["mfss", "--diagram", ""], "a file needs a name"),
@@ -507,6 +515,46 @@ def test_a_search_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     mine = {name for name in set(os.listdir("/dev/shm")) - before if str(process.pid) in name}
     assert mine == set()
+
+
+def files_without_a_name(pid: int, directory: Path) -> int:
+    """How many files of the directory a process has open that nothing leads to."""
+    try:
+        found = [os.readlink(one) for one in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return 0
+    return sum(one.startswith(f"{directory}/") and one.endswith("(deleted)") for one in found)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_search_on_disk_that_is_ended_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
+    process = start("cykas", "--messages", "4", "--memory", "4MiB", "--threads", "2", "--disk", str(tmp_path), "--json")
+    try:
+        wait_until(lambda: files_without_a_name(process.pid, tmp_path) > 5, what="its files")
+        assert list(tmp_path.iterdir()) == []
+        time.sleep(0.2)
+        process.send_signal(how)
+        out, errors = process.communicate(timeout=PATIENCE_S)
+    finally:
+        process.kill()
+        process.wait()
+    assert list(tmp_path.iterdir()) == []
+    if how == signal.SIGKILL:
+        assert process.returncode == -how
+        return
+    assert (process.returncode, errors) == (130, "")
+    (point,) = json.loads(out)["points"]
+    assert point["unexplored"] == "it was interrupted"
+    assert point["disk_bytes"] > 0
+
+
+def test_what_lies_on_disk_is_shown(tmp_path: Path) -> None:
+    result = run("mfss", "--messages", 2, "--memory", "2MiB", "--disk", tmp_path, "--disk-space", "1GiB")
+    assert result.exit_code == 0, result.output
+    assert "HOLDS" in result.stdout
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines() if line.strip()}
+    assert rows["disk"][2] == "MiB"
+    assert "disk" not in run("mfss", "--messages", 2, *LITTLE).stdout
 
 
 def test_nothing_is_printed_on_stderr_while_it_is_no_terminal() -> None:

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import TESTS
@@ -696,6 +697,47 @@ def test_every_message_may_go_to_all() -> None:
     assert (to_all.unique_states, to_all.destinations) == (given.unique_states, "given")
 
 
+# ---- on disk ----
+
+
+@pytest.mark.parametrize(
+    ("order", "messages", "options"),
+    [
+        ("mfss", 2, {}),
+        ("mfss", 2, {"crashes": 1, "reductions": ["forgetting"]}),
+        ("skeen", 1, {"reductions": []}),
+    ],
+)
+def test_a_search_on_disk_finds_the_same(order: str, messages: int, options: dict[str, Any], tmp_path: Path) -> None:
+    memory = run(order, 3, messages, memory=256 * MIB, search="breadth", **options)
+    disk = run(order, 3, messages, memory=3 * MIB // 2, threads=2, search="breadth", disk=tmp_path, **options)
+    assert (disk.complete, disk.holds, disk.verdicts) == (True, True, memory.verdicts)
+    for name in ("unique_states", "total_states", "ends", "max_depth"):
+        assert getattr(disk, name) == getattr(memory, name)
+    assert (memory.disk_bytes, list(tmp_path.iterdir())) == (0, [])
+    assert disk.disk_bytes > 8 * disk.unique_states
+
+
+def test_on_disk_the_shortest_violation_is_found_too(tmp_path: Path) -> None:
+    found = run("cykas-telling", 3, 2, memory=64 * MIB, disk=str(tmp_path))
+    assert [one.search for one in found.searches] == ["breadth", "breadth"]
+    assert found.counterexample is not None
+    assert found.counterexample.is_shortest
+    assert (found.counterexample.faults, len(found.counterexample.steps)) == (("causal",), 9)
+    without = run("cykas-telling", 3, 2, memory=64 * MIB, disk=str(tmp_path), reductions=["late-submits", "symmetry"])
+    assert [one.search for one in without.searches] == ["breadth"]
+    assert without.counterexample == found.counterexample
+
+
+def test_a_search_whose_disk_is_full_says_how_far_it_came(tmp_path: Path) -> None:
+    found = run("cykas", 3, 3, memory=4 * MIB, disk=tmp_path, disk_space=16 * MIB)
+    assert found.holds
+    assert not found.complete
+    assert found.unexplored == f"the disk was full ({found.disk_bytes >> 20} MiB in {tmp_path})"
+    assert 8 * MIB < found.disk_bytes <= 16 * MIB
+    assert found.unique_states > 1000
+
+
 def test_progress_is_told_while_it_goes_on() -> None:
     seen: list[Progress] = []
     run("cykas", 3, 4, seconds=0.6, memory=256 * MIB, progress=seen.append)
@@ -725,6 +767,11 @@ def test_progress_is_told_while_it_goes_on() -> None:
         ({"properties": ["side"]}, "'side' is judged where the application is 'side'"),
         ({"memory": 10}, "memory is 10: expected bytes"),
         ({"memory": 1 << 60}, "the machine has"),
+        ({"disk": "/nowhere"}, "disk is '/nowhere': expected a directory that files can be written to"),
+        ({"disk": ".", "search": "depth"}, "search is 'depth': expected auto or breadth with a disk"),
+        ({"disk": ".", "walks": 3}, "search is 'walk': expected auto or breadth with a disk"),
+        ({"disk": ".", "disk_space": 5}, "disk_space is 5: expected 16777216 to"),
+        ({"disk_space": 1 << 30}, "expected None without a disk"),
         ({"threads": 0}, "threads is 0"),
         ({"seconds": 0}, "seconds is 0"),
         ({"depth": 0}, "depth is 0"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -55,6 +56,8 @@ def run(
     depth: int | None = None,
     threads: int | None = None,
     memory: int | None = None,
+    disk: str | os.PathLike[str] | None = None,
+    disk_space: int | None = None,
     seconds: float | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
@@ -87,6 +90,11 @@ def run(
     the first drawn from `seed`, the next from `seed` + 1, and so on.  `depth` bounds the steps of an execution (2048 at
     most), `threads` are by default as many as there are cores, `memory` is in bytes (by default half of what is free,
     at most 16 GiB), `seconds` bounds the time.  `progress` is called ten times a second at most.
+
+    `disk` is a directory for what memory has no room for, `disk_space` bytes of it at most (by default nine tenths of
+    what is free there): then the search goes breadth first, with the same states and the same verdicts as in memory.
+    It takes some 100 bytes of disk for each state of the two largest levels, and 16 for each other one, in files that
+    have no name, so that nothing is left, whatever ends the process.
 
     Where memory, time, depth or the room for packets is not enough, the result has that, and what was seen until then.
     Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
@@ -139,8 +147,8 @@ class _Check:
     def _search(self) -> None:
         """All searches that what is judged takes."""
         plan = self._plan
-        first = "depth" if plan.search == "auto" else plan.search
-        reductions = _bearable(plan.reductions) if first == "breadth" else plan.reductions
+        first = plan.search if plan.search != "auto" else "breadth" if plan.disk else "depth"
+        reductions = _bearable(plan.reductions) if plan.search == "breadth" else plan.reductions
         is_contradicted = self._run(first, () if first == "walk" else reductions)
         if is_contradicted:
             reductions = ()
@@ -187,7 +195,7 @@ class _Check:
 
     def _may_be_shorter(self) -> bool:
         """Whether to look for a shorter counterexample; of what has no end, a search breadth first finds none."""
-        if self._example is None or self._plan.search != "auto" or self._is_late():
+        if self._example is None or self._plan.search != "auto" or self._is_late() or self._example.is_shortest:
             return False
         return self._example.faults != ("endless",)
 
@@ -214,7 +222,7 @@ class _Check:
         return search.is_contradicted
 
     def _take(self, search: CoreSearch, faults: tuple[str, ...], steps: tuple[Step, ...]) -> None:
-        is_shortest = search.search == "breadth"
+        is_shortest = search.search == "breadth" and search.reductions == _bearable(search.reductions)
         if self._example is not None and len(self._example.steps) <= len(steps) and not is_shortest:
             return
         plan = self._plan
@@ -241,6 +249,7 @@ class _Check:
             destinations=(),
             messages_each=(),
             memory=min(plan.memory, 1 << 28),
+            disk="",
         )
         search = CoreSearch(small, "depth", (), min(self._end_s, time.monotonic() + _SMALL_SECONDS), ())
         try:
@@ -278,6 +287,7 @@ class _Check:
             unexplored=next((_why(one) for one in whole if one.unexplored), self._missing),
             seconds=time.monotonic() - self._began_s,
             memory_bytes=max(one.memory_bytes for one in self._searches),
+            disk_bytes=max(one.disk_bytes for one in self._searches),
             waiting_max=max(facts.waiting_max for facts in self._facts),
             held_max=max(facts.held_max for facts in self._facts),
             packets_max=max(facts.packets_max for facts in self._facts),

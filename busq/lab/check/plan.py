@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +58,8 @@ _SAFETY = ("lost", "duplicated", "phantom", "fifo", "causal")
 _AGREEMENT = ("consistent", "total")
 _MEMORY_BYTES_MAX = 16 << 30
 _MEMORY_BYTES_MIN = 1 << 20
+_DISK_BYTES_MIN, _DISK_BYTES_MAX = 1 << 24, 1 << 42
+_FREE_SHARE = 10  # of what is free on a disk, the part that stays free
 _WALKS = 10_000
 _DEPTH_MAX = 2048  # steps of an execution: what goes on beyond that is taken for endless
 _LOSSY = "fifo:on_gap=skip"
@@ -91,10 +95,21 @@ class Plan:
     depth: int
     threads: int
     memory: int
+    disk: str  # a directory, or nothing
+    disk_space: int
     seconds: float
 
 
-def plan(protocol: str, processes: int, messages: int | Sequence[int], *, memory: int | None, **options: Any) -> Plan:
+def plan(
+    protocol: str,
+    processes: int,
+    messages: int | Sequence[int],
+    *,
+    memory: int | None,
+    disk: str | os.PathLike[str] | None,
+    disk_space: int | None,
+    **options: Any,
+) -> Plan:
     """Make a plan of the arguments of `busq.check.run`; ValueError for what cannot be."""
     order, settings = orders.parse(arguments.text("protocol", protocol))
     arguments.whole("processes", processes, 2, len(NAMES))
@@ -103,6 +118,7 @@ def plan(protocol: str, processes: int, messages: int | Sequence[int], *, memory
     is_walk = options["walks"] is not None or options["search"] == "walk"
     search = "walk" if is_walk else options["search"]
     _check_search(options.pop("search"), has_walks=options["walks"] is not None)
+    directory, space = _disk(disk, disk_space, search)
     arguments.choice("application", options["application"], APPLICATIONS)
     if options["network"] is None:
         options["network"] = "fifo" if order.needs_fifo(settings) else "unordered"
@@ -145,6 +161,8 @@ def plan(protocol: str, processes: int, messages: int | Sequence[int], *, memory
         depth=arguments.whole("depth", depth, 1, _DEPTH_MAX) if depth is not None else 0,
         threads=arguments.whole("threads", threads, 1, 64) if threads is not None else _cores(),
         memory=memory_of(memory),
+        disk=directory,
+        disk_space=space,
         seconds=seconds,
         destinations=given,
         **options,
@@ -322,6 +340,26 @@ def _reductions(asked: Iterable[str], *, mortal: bool, application: str) -> tupl
     if chosen != set(REDUCTIONS) and (strange := sorted(chosen - fit)):
         raise ValueError(f"reductions: {strange[0]!r} is not for this: expected {', '.join(sorted(fit)) or 'none'}")
     return tuple(name for name in REDUCTIONS if name in chosen & fit)
+
+
+def _disk(given: str | os.PathLike[str] | None, space: int | None, search: str) -> tuple[str, int]:
+    """The directory for what memory has no room for, and how much may lie there."""
+    if given is None:
+        if space is not None:
+            raise ValueError(f"disk_space is {space!r}: expected None without a disk")
+        return "", 0
+    directory = arguments.path("disk", given)
+    if search not in ("auto", "breadth"):
+        raise ValueError(f"disk is {directory!r}, and search is {search!r}: expected auto or breadth with a disk")
+    try:
+        tempfile.TemporaryFile(dir=directory).close()
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        why = getattr(error, "strerror", None) or error
+        raise ValueError(f"disk is {directory!r}: expected a directory that files can be written to ({why})") from None
+    if space is None:
+        free = shutil.disk_usage(directory).free
+        return directory, min(max(free - free // _FREE_SHARE, _DISK_BYTES_MIN), _DISK_BYTES_MAX)
+    return directory, arguments.whole("disk_space", space, _DISK_BYTES_MIN, _DISK_BYTES_MAX)
 
 
 def _cores() -> int:

@@ -73,6 +73,7 @@ class Progress:
     ends: int
     depth: int
     memory_bytes: int
+    disk_bytes: int
     seconds: float
     rate: float
 
@@ -116,12 +117,14 @@ class Search(Figures):
     """One search of those that a check took: `search` is "depth", "breadth" or "walk"; the rest as in Result.
 
     `counts_moves`: how many steps have brought about the next and nothing else belongs to a state, so that going in
-    circles would show.  `contradicted`: how often what a reduction takes for granted was tried and found wrong.
+    circles would show.  `disk_bytes`: on disk, at most.  `contradicted`: how often what a reduction takes for granted
+    was tried and found wrong.
     """
 
     search: str
     counts_moves: bool
     reductions: tuple[str, ...]
+    disk_bytes: int
     contradicted: int
 
 
@@ -170,6 +173,7 @@ class Result(Figures):
     held_max: int
     packets_max: int
     threads: int
+    disk_bytes: int
     reductions: tuple[str, ...]
     seed: int | None
     walks: int | None

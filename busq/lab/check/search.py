@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -54,6 +56,8 @@ class CoreSearch:
         config.search = _IN_CORE.index(search)
         config.reductions = sum(REDUCTIONS[name] for name in reductions)
         config.threads, config.memory_bytes, config.depth_max = plan.threads, plan.memory, plan.depth
+        self._disk = ffi.new("char[]", os.fsencode(plan.disk)) if plan.disk else ffi.NULL
+        config.directory, config.disk_bytes = self._disk, plan.disk_space
         config.judged = sum(BITS[name] for name in judged)
         config.walks, config.seed = plan.walks if search == "walk" else 0, plan.seed
         config.with_self, config.counts_moves = plan.to_self, counts_moves
@@ -105,6 +109,7 @@ class CoreSearch:
             facts.ends,
             facts.depth or facts.depth_max,
             facts.memory_bytes,
+            facts.disk_bytes,
             self.seconds,
             facts.unique / max(self.seconds, 1e-9),
         )
@@ -161,9 +166,11 @@ class CoreSearch:
             return self.outgrown
         if self.is_contradicted:
             return "what its reductions take for granted was found wrong"
+        if facts.is_full and facts.disk_error:
+            why = "" if facts.disk_error == errno.ENOSPC else f": {os.strerror(facts.disk_error)}"
+            return f"the disk was full ({_size(facts.disk_bytes)} in {self._plan.disk}{why})"
         if facts.is_full:
-            size = self._plan.memory
-            return f"the memory was full ({f'{size >> 20} MiB' if size < 1 << 30 else f'{size / 2**30:,.3g} GiB'})"
+            return f"the memory was full ({_size(self._plan.memory)})"
         if self.is_late:
             return f"the time was over ({self._plan.seconds:g} s)"
         if self.search == "walk":
@@ -189,9 +196,14 @@ class CoreSearch:
             complete=self.is_complete and self.search != "walk",
             unexplored=self.unexplored(witness, interrupted),
             memory_bytes=facts.memory_bytes,
+            disk_bytes=facts.disk_bytes,
             missed_expected=facts.missed_expected,
             contradicted=facts.contradicted,
         )
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count < 1 << 30 else f"{count / 2**30:,.3g} GiB"
 
 
 def _transition(raw: Any, order: orders.Order) -> Transition:
