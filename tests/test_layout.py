@@ -99,7 +99,11 @@ C_PUBLIC = {"busq.h": ["<stddef.h>", "<stdint.h>"], "busq_lab.h": ['"busq.h"']}
 C_SOURCES = [path for path in files_in("csrc", ".c", ".h") if path.name not in C_PUBLIC]
 
 C_NOTHING = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|//[^\n]*|/\*.*?\*/', re.DOTALL)
-C_DEFINITION = re.compile(r"^(?!static|typedef|extern|#)[\w\s*]*?\b(busq_\w+)\s*\([^;{}]*\)\n\{", re.MULTILINE)
+C_DEFINITION = re.compile(
+    r"^(?![^\n(]*\bstatic\b|BUSQ_ALWAYS_INLINE|typedef|extern|#)[A-Za-z_][\w\s*]*?\b(\w+)\s*\([^;{}]*\)\n\{",
+    re.MULTILINE,
+)
+C_DECLARATION = re.compile(r"^(?!static|typedef|return|else|#)[A-Za-z_][\w\s*]*?\b\w+\s*\([^;{}]*\);$", re.MULTILINE)
 
 
 @cache
@@ -122,8 +126,8 @@ def c_included(file: str) -> set[str]:
 
 @cache
 def c_called(file: str) -> dict[str, str]:
-    """The functions of other files that one names, with these files: declared in its room, in another or in busq.h."""
-    named = set(re.findall(r"\bbusq_\w+", c_code()[file]))
+    """The functions of other files that one names outside of declarations, with these files: busq_ ones, or called."""
+    named = set(re.findall(r"\bbusq_\w+|\b\w+(?=\()", C_DECLARATION.sub("", c_code()[file])))
     return {name: c_defined()[name] for name in named & set(c_defined()) if c_defined()[name] != file}
 
 
@@ -136,6 +140,9 @@ def test_the_functions_of_the_core_are_found() -> None:
     assert c_defined()["busq_heap_push"] == "queue/heap.c"
     declared = set(re.findall(r"\b(busq_\w+)\s*\(", C_NOTHING.sub(" ", (ROOT / "csrc" / "busq.h").read_text())))
     assert declared <= set(c_defined())
+    assert c_defined()["filter_take"] == "python/filter.c"
+    assert c_called("python/receive.c")["filter_take"] == "python/filter.c"
+    assert "filter_take" not in c_called("python/port.h"), "it is declared there, and not called"
 
 
 def test_a_function_of_the_core_is_no_macro_either() -> None:

@@ -18,7 +18,7 @@
  *
  * A sender has WINDOW messages under way at most, so what is known of the one before the last WINDOW is forgotten.
  *
- * With the option on_crash=go-on a leader that dies has a successor: order/wbam.h.
+ * With the option on_crash=go-on a leader that dies has a successor: order/wbam_recovery.h.
  *
  * Guarantee: total order, that of GlobalTS.  As in order/skeen.c, what comes later has a larger one: a quorum has passed the GlobalTS of m
  * before m is COMMITTED anywhere, and so has any process that leads later.  While more than half of each group live,
@@ -32,7 +32,7 @@
  * BUSQ_ORDER_MORTALS_MAX processes.  A group half of which is dead does nothing any more; messages for it stay open, and hold up what
  * comes after them at their other groups.
  */
-#include "order/wbam.h"
+#include "order/wbam_recovery.h"
 
 /* ACCEPT of what its sender has delivered is "again"; the report of a message in a recovery is "data", "local", "global". */
 static const busq_order_kind kinds[] = {{"multicast", true}, {"accept", true},     {"data", true},   {"again", false},

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "order/wbam.h"
+#include "order/wbam_recovery.h"
 
 static void forget_reports(wbam_state *self)
 {

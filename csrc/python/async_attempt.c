@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "python/async_call.h"
+#include "python/async_attempt.h"
 #include <time.h>
 
 /* For so long a task may go on without letting others run: SLICE_S in busq/_port/wait_queues.py. */

@@ -110,9 +110,9 @@ static int is_for_filter(const Message *message)
 }
 
 /* Takes what comes next out of the queue: for the owner, where it need not be sorted, or into the inbox.  NULL with a result, or RAISED. */
-static PyObject *take_next(Port *self, int is_ack, int *result)
+static PyObject *take_next(Port *self, receive_step step, int is_ack, int *result)
 {
-  Message *message = receive_any(self, is_ack, result);
+  Message *message = step(self, is_ack, result);
   if (!message || (!self->holds_back && !is_for_filter(message)))
     return (PyObject *)message;
   if (PyList_Append(self->inbox, (PyObject *)message) < 0) {
@@ -138,14 +138,14 @@ static int sort_first(Port *self, PyObject *message)
 }
 
 /* The next message for the owner, or NULL with *result. */
-static PyObject *next_shown(Port *self, int is_ack, int *result)
+static PyObject *next_shown(Port *self, receive_step step, int is_ack, int *result)
 {
   *result = RAISED;
   while (!PyList_Size(self->ready)) {
     if (!PyList_Size(self->inbox)) {
       if (!filter_go_on(self))
         return NULL;
-      PyObject *message = take_next(self, is_ack, result);
+      PyObject *message = take_next(self, step, is_ack, result);
       if (message || *result != BUSQ_OK)
         return message;
       *result = RAISED;
@@ -160,18 +160,18 @@ static PyObject *next_shown(Port *self, int is_ack, int *result)
 }
 
 /* Takes one that is there behind the first, or returns NULL.  A state that is given holds what its owner has got: nothing is sorted before it has that. */
-static PyObject *next_unsorted(Port *self, int is_ack)
+static PyObject *next_unsorted(Port *self, receive_step step, int is_ack)
 {
   int ignored;
   if (PyList_Size(self->ready))
     return pop(self->ready);
-  return PyList_Size(self->inbox) || self->holds_back ? NULL : take_next(self, is_ack, &ignored);
+  return PyList_Size(self->inbox) || self->holds_back ? NULL : take_next(self, step, is_ack, &ignored);
 }
 
 /* One message, or with a limit a list of at least one. */
-static PyObject *take_shown(Port *self, Py_ssize_t limit, int is_ack, int *result)
+static PyObject *take_shown(Port *self, receive_step step, Py_ssize_t limit, int is_ack, int *result)
 {
-  PyObject *message = next_shown(self, is_ack, result);
+  PyObject *message = next_shown(self, step, is_ack, result);
   if (!message || !limit)
     return message;
   PyObject *list = PyList_New(0);
@@ -180,7 +180,7 @@ static PyObject *take_shown(Port *self, Py_ssize_t limit, int is_ack, int *resul
     Py_DECREF(message);
     if (failed)
       Py_CLEAR(list);
-    message = list && PyList_Size(list) < limit ? next_unsorted(self, is_ack) : NULL;
+    message = list && PyList_Size(list) < limit ? next_unsorted(self, step, is_ack) : NULL;
   }
   if (list && PyErr_Occurred()) { /* all of it comes next */
     PyObject *type, *error, *trace;
@@ -194,12 +194,12 @@ static PyObject *take_shown(Port *self, Py_ssize_t limit, int is_ack, int *resul
   return list;
 }
 
-PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result)
+PyObject *filter_take(Port *self, receive_step step, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result)
 {
   *result = filter_enter(self, deadline_ns);
   if (*result != BUSQ_OK)
     return NULL;
-  PyObject *taken = take_shown(self, limit, is_ack, result);
+  PyObject *taken = take_shown(self, step, limit, is_ack, result);
   filter_leave(self);
   return taken;
 }
@@ -228,11 +228,11 @@ static int filter_wait(Port *self, int64_t deadline_ns)
   return BUSQ_OK; /* what else it returns, the next look finds out */
 }
 
-PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns)
+PyObject *filter_receive(Port *self, receive_step step, Py_ssize_t limit, int is_ack, int64_t deadline_ns)
 {
   int result, is_shut_down = 0;
   do {
-    PyObject *taken = filter_take(self, limit, is_ack, deadline_ns, &result);
+    PyObject *taken = filter_take(self, step, limit, is_ack, deadline_ns, &result);
     if (taken)
       return taken;
     if (result == FILTER_BUSY)
@@ -288,7 +288,7 @@ static PyObject *is_idle(PyObject *module, PyObject *object)
   if (!self)
     return NULL;
   const int has_some = self->filter && (PyList_Size(self->inbox) || PyList_Size(self->ready));
-  return PyBool_FromLong(!has_some && busq_port_look(object) == BUSQ_EMPTY);
+  return PyBool_FromLong(!has_some && busq_peer_wait(self->peer, 0) == BUSQ_EMPTY);
 }
 
 PyMethodDef filter_functions[] = {{"set_filter", VARARGS(set_filter), NULL},

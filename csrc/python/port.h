@@ -7,9 +7,9 @@
  * Guarantee: busq/peer.py.  Between taking a message and handing it over, and between committing one and returning, no Python code runs
  * that could lose it; where some has to (an event is read), what it raises gives the message back.
  *
- * Mechanism: port.c joins and knows names; send.c and receive.c move messages; ask.c asks; node.c makes nodes and handles.  What takes
- * nanoseconds keeps the interpreter's lock, and what may wait goes through the gate (exceptions.h).  Where there is no such lock, threads.h
- * keeps threads apart that use the same object.
+ * Mechanism: port_type.c joins, and has the table of methods; port.c knows names; send.c and receive.c move messages; ask.c asks; node.c
+ * makes nodes and handles.  What takes nanoseconds keeps the interpreter's lock, and what may wait goes through the gate (exceptions.h).
+ * Where there is no such lock, threads.h keeps threads apart that use the same object.
  *
  * A port may have a filter (filter.c), which is asked wherever the port receives; it sees words of the library, too.
  *
@@ -189,21 +189,24 @@ PyObject *busq_port_recv_try(PyObject *port, int is_ack);
 PyObject *busq_port_recv_many_try(PyObject *port, Py_ssize_t limit, int is_ack);
 /* BUSQ_EMPTY, or why receiving is worth trying: BUSQ_SHUTDOWN, too. */
 int busq_port_look(PyObject *port);
-/* Takes what stands next in the queue, words of the library as well: a message, or NULL with *result. */
-Message *receive_any(Port *self, int is_ack, int *result);
 /* Everything about a message that was found that may fail; it is taken later.  NULL with *result, or with BUSQ_OK and an exception. */
 Message *receive_prepare(Port *self, busq_peer *peer, const busq_message *found, int is_ack, int *result);
 /* Takes what was prepared; with is_held, what was copied stays pinned, too.  Nothing in here can fail. */
 void receive_take(PeerOwner *peer_owner, Message *message, const busq_message *found, int is_held);
+int busq_is_shut_down_error(PyObject *port);
+
+/* ---- receiving past a filter (filter.c) ---- */
+
 enum {
   FILTER_BUSY = -4 /* another thread is at the filter, and the deadline has come */
 };
 
-/* Takes past the filter of a port: a message or a list, or NULL with *result or, of the second, with an exception. */
-PyObject *filter_take(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
-PyObject *filter_receive(Port *self, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
+/* Takes past the filter of a port, by what takes one out of the queue (receive_any): a message or a list, or NULL with *result or, of the
+ * second, with an exception. */
+typedef Message *(*receive_step)(Port *self, int is_ack, int *result);
+PyObject *filter_take(Port *self, receive_step step, Py_ssize_t limit, int is_ack, int64_t deadline_ns, int *result);
+PyObject *filter_receive(Port *self, receive_step step, Py_ssize_t limit, int is_ack, int64_t deadline_ns);
 /* Once the peer is closed: lets go of what has come through the filter, and was not shown. */
 void filter_close(Port *self);
-int busq_is_shut_down_error(PyObject *port);
 
 #endif /* BUSQ_PYTHON_PORT_H */

@@ -345,6 +345,12 @@ __attribute__((always_inline)) static inline Message *receive_one(Port *self, ho
   return NULL;
 }
 
+/* Takes what stands next in the queue, words of the library as well, for a filter: a message, or NULL with *result. */
+static Message *receive_any(Port *self, int is_ack, int *result)
+{
+  return receive_one(self, (how){is_ack, 0, 1}, result);
+}
+
 /* ---- many ---- */
 
 enum {
@@ -513,7 +519,7 @@ __attribute__((always_inline)) static inline PyObject *receive(Port *self, Py_ss
     if (received)
       return received;
     if (result == RECEIVE_FILTERED)
-      return filter_receive(self, limit, is_ack, deadline_ns == timeout_ns ? deadline_of(timeout_ns) : deadline_ns);
+      return filter_receive(self, receive_any, limit, is_ack, deadline_ns == timeout_ns ? deadline_of(timeout_ns) : deadline_ns);
     if (result == BUSQ_EMPTY)
       result = await_message(self, timeout_ns, &deadline_ns);
   } while (result == BUSQ_OK);
@@ -597,11 +603,6 @@ PyObject *port_next(Port *self, PyObject *unused)
 
 /* ---- for event loops ---- */
 
-Message *receive_any(Port *self, int is_ack, int *result)
-{
-  return receive_one(self, (how){is_ack, 0, 1}, result);
-}
-
 static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
 {
   const how given = {is_ack, 0, 0};
@@ -612,7 +613,7 @@ static PyObject *receive_try(Port *self, Py_ssize_t limit, int is_ack)
     if (!self->filter)
       received = limit ? receive_many(self, limit, given, &result) : (PyObject *)receive_one(self, given, &result);
     if (result == RECEIVE_FILTERED)
-      received = filter_take(self, limit, is_ack, 0, &result);
+      received = filter_take(self, receive_any, limit, is_ack, 0, &result);
     if (received || result == FILTER_BUSY)
       return received;
     if (result == BUSQ_EMPTY)

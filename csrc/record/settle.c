@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "record/recorder.h"
 #include "shm/burial/grave.h"
+#include "shm/memory/units.h"
 #include "trace/columns.h"
 #include <string.h>
 

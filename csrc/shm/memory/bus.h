@@ -118,22 +118,6 @@ static inline busq_record *busq_bus_record(const busq_bus *bus, uint32_t unit)
   return (busq_record *)(void *)(bus->arena + (uint64_t)unit * BUSQ_LAYOUT_UNIT_BYTES);
 }
 
-/* Looks again how far the file goes. */
-BUSQ_COLD bool busq_bus_has_units_now(const busq_bus *bus, uint64_t end);
-
-/* Is there memory up to that unit?  Whatever reads a unit from shared memory asks this first. */
-BUSQ_ALWAYS_INLINE bool busq_bus_has_units(const busq_bus *bus, uint64_t end)
-{
-  if (BUSQ_UNLIKELY(end > busq_load_relaxed(&bus->units)))
-    return busq_bus_has_units_now(bus, end);
-  return true;
-}
-
-BUSQ_ALWAYS_INLINE bool busq_bus_has_bytes(const busq_bus *bus, uint64_t end)
-{
-  return busq_bus_has_units(bus, (end + BUSQ_LAYOUT_UNIT_BYTES - 1) / BUSQ_LAYOUT_UNIT_BYTES);
-}
-
 static inline uint64_t busq_life_word(uint32_t incarnation, uint32_t life)
 {
   return (uint64_t)incarnation << 32 | life;

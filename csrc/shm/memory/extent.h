@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "shm/memory/bus.h"
 #include "shm/memory/size_class.h"
+#include "shm/memory/units.h"
 
 enum {
   BUSQ_EXTENT_FREE = 0,
@@ -188,7 +189,12 @@ static inline bool busq_record_is_needed(const busq_bus *bus, busq_record *recor
          !busq_record_is_done(bus, record);
 }
 
-uint64_t busq_run_length(const busq_bus *bus, uint64_t first);
+/* Extents of the run that begins there. */
+static inline uint64_t busq_run_length(const busq_bus *bus, uint64_t first)
+{
+  const uint64_t length = busq_load_acquire(&bus->table[first].length);
+  return length <= bus->geometry.extents - first ? length : bus->geometry.extents - first;
+}
 
 /* Bytes of memory that an extent takes.  Of a run behind the arena, the first extent stands for all, and its length for
  * what a draft reserved that was sent with less. */

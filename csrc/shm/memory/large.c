@@ -75,12 +75,6 @@ busq_record *busq_large_take(busq_bus *bus, uint32_t slot, uint64_t bytes)
   return first ? busq_run_become_large(bus, slot, first, length, bytes) : NULL;
 }
 
-uint64_t busq_run_length(const busq_bus *bus, uint64_t first)
-{
-  const uint64_t length = busq_load_acquire(&bus->table[first].length);
-  return length <= bus->geometry.extents - first ? length : bus->geometry.extents - first;
-}
-
 /* The run shrinks before each of its extents is freed: an extent freed first could be in another peer's run when a
  * second process buries this one and frees it again. */
 void busq_run_free(busq_bus *bus, uint64_t first)
