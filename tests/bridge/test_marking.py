@@ -17,8 +17,7 @@ import pytest
 
 import busq
 import busq.aio
-from busq import groups
-from busq._port import wide_protocol
+from busq._port import group_members, wide_protocol
 from busq.bridge import local
 from busq.bridge.errors import Ended
 from busq.bridge.local import Local
@@ -51,16 +50,16 @@ def enter_as_task(bus: busq.Bus) -> None:
 def test_one_that_found_no_mark_and_finds_the_group_closed_asks_the_bridge(
     bus: busq.Bus, monkeypatch: pytest.MonkeyPatch, enter: Callable[[busq.Bus], None]
 ) -> None:
-    look = groups.wide_domain
+    look = group_members.wide_domain
     made: list[Local] = []
 
     def look_before_the_bridge_comes(*args: Any) -> str | None:
         found = look(*args)
-        monkeypatch.setattr(groups, "wide_domain", look)
+        monkeypatch.setattr(group_members, "wide_domain", look)
         made.append(Local(bus, "d", ("prices",)))
         return found
 
-    monkeypatch.setattr(groups, "wide_domain", look_before_the_bridge_comes)
+    monkeypatch.setattr(group_members, "wide_domain", look_before_the_bridge_comes)
     with pytest.raises(busq.Unreachable):
         enter(bus)
     (here,) = made
