@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import PATIENCE_S, uncollected
+from conftest import PATIENCE_S
 from inside_a_call import Handler
 from test_queues import OURS, StruckError, passes_over_strikes
 
@@ -44,11 +44,8 @@ def test_an_awaited_get_is_struck_anywhere(make_bus: Callable[..., busq.Bus], ki
     bus = make_bus(peers=64)
 
     async def get(queue: Any, handler: Handler) -> Any:
-        sys.settrace(handler)
-        try:
+        with handler:
             return await queue.aget()
-        finally:
-            sys.settrace(None)
 
     for at in itertools.count(1):
         queue = kind(bus=bus)
@@ -57,7 +54,7 @@ def test_an_awaited_get_is_struck_anywhere(make_bus: Callable[..., busq.Bus], ki
         if is_ended:
             queue.shutdown()
         handler, got = Handler(at, strike, FILES), []
-        with uncollected(), contextlib.suppress(StruckError):
+        with contextlib.suppress(StruckError):
             got = [asyncio.run(get(queue, handler))]
         gc.collect()
         is_lossy = kind is busq.Queue and handler.left <= 0

@@ -31,8 +31,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PATIENCE_S, TESTS, Child, fresh_python, uncollected, wait_until
-from inside_a_call import places
+from conftest import PATIENCE_S, TESTS, Child, fresh_python, wait_until
+from inside_a_call import Handler
 
 import busq
 from busq import queues
@@ -792,20 +792,8 @@ def test_a_signal_in_put_that_finds_no_room(shorter: int, under_fire: Any) -> No
     rounds(under_fire, lambda: queue.put("one"), check)
 
 
-class Strike:
-    """Raises at one of these places in a call, in whatever function that is."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-
-    def __call__(self, frame: Any, event: str, argument: Any) -> Any:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti in places(frame.f_code):
-            self.at -= 1
-            if not self.at:
-                sys.settrace(None)
-                raise StruckError
-        return self
+def strike() -> None:
+    raise StruckError
 
 
 @pytest.mark.parametrize("kind", [busq.Queue, busq.JoinableQueue])
@@ -814,15 +802,9 @@ def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[bu
     queue = kind()
     puts(queue, shorter)
     for at in itertools.count(1):
-        strike = Strike(at)
-        with uncollected():
-            sys.settrace(strike)
-            try:
-                queue.put("one")
-            except StruckError:  # not `suppress`, which would be struck as well
-                pass
-            finally:
-                sys.settrace(None)
+        handler = Handler(at, strike)
+        with contextlib.suppress(StruckError):
+            handler.on_top_of(functools.partial(queue.put, "one"))
         queue.put("two")
         got = list(iter(functools.partial(queue.get, timeout=PATIENCE_S), "two"))
         assert got in ([*range(shorter)], [*range(shorter), "one"]), at
@@ -831,7 +813,7 @@ def test_a_put_that_finds_no_room_is_struck_anywhere(shorter: int, kind: type[bu
                 queue.task_done()  # type: ignore[attr-defined]
             queue.join()  # type: ignore[attr-defined]
         await_threads()
-        if strike.at > 0:
+        if handler.left > 0:
             return
         puts(queue, shorter)
 
@@ -851,22 +833,16 @@ def test_a_get_is_struck_anywhere(make_bus: Callable[..., busq.Bus], kind: Any, 
         for obj in ("one", pickle.PickleBuffer(bytes(size)), "three"):
             mine.put(obj)
         assert mine.get() == "one"
-        strike = Strike(at)
-        with uncollected():
-            sys.settrace(strike)
-            try:
-                mine.get()
-            except StruckError:  # not `suppress`, which would be struck as well
-                pass
-            finally:
-                sys.settrace(None)
+        handler = Handler(at, strike)
+        with contextlib.suppress(StruckError):
+            handler.on_top_of(mine.get)
         if kind is busq.JoinableQueue:
-            for _ in range(2 if strike.at > 0 else 1):
+            for _ in range(2 if handler.left > 0 else 1):
                 mine.task_done()  # it keeps nothing that it has not returned
         mine.close()
         del mine
         got = [one if one == "three" else bytes(one) for one in all_of(queue)]
-        is_lost = strike.at > 0 or (len(got) == 1 and kind is busq.Queue)
+        is_lost = handler.left > 0 or (len(got) == 1 and kind is busq.Queue)
         assert got == ([] if is_lost else [bytes(size)]) + ["three"], at
         if kind is busq.JoinableQueue:
             for _ in got:
@@ -877,7 +853,7 @@ def test_a_get_is_struck_anywhere(make_bus: Callable[..., busq.Bus], kind: Any, 
             gc.collect()  # an error's frames may keep one another, and what they look at
             bus.collect()
         assert bus.stats()["arena_used_bytes"] < 300_000, at
-        if strike.at > 0:
+        if handler.left > 0:
             assert at > 5
             return
 
