@@ -732,7 +732,7 @@ typedef enum {
   BUSQ_CRASH_GOES_ON = 8    /* none of them waits for ever */
 } busq_order_crash;
 
-enum { BUSQ_ORDER_GO_ON = 1024 }; /* among the options that busq_order_read gives: on_crash=go-on */
+enum { BUSQ_ORDER_GO_ON = 1024, BUSQ_ORDER_NODES = 32768 }; /* options that busq_order_read gives: on_crash=go-on; nodes=one, of bus1 */
 
 typedef enum {
   BUSQ_ORDER_POINT_TO_POINT = 1, /* a multicast is submitted as one message per destination */

@@ -330,6 +330,8 @@ typedef struct {
   uint32_t packet;
   uint32_t what; /* kind of packet */
   uint32_t peer;
+  uint32_t note; /* sent, deliver: of the effect (order/order.h), where messages have to do with nodes */
+  uint32_t unused;
 } busq_stage_event;
 
 typedef struct {
@@ -536,7 +538,7 @@ typedef struct {
   uint32_t packet;
   uint32_t what; /* kind of packet */
   uint32_t peer;
-  uint32_t unused;
+  uint32_t note; /* as in busq_stage_event */
 } busq_sim_event;
 
 typedef struct {
@@ -637,7 +639,10 @@ typedef enum {
   BUSQ_CHECK_N_TO_N = 26,   /* one queue for all */
   /* At an end, where processes have died; what is LOST and STUCK then, only the living have. */
   BUSQ_CHECK_AGREEMENT = 27, /* a process that lives has delivered a message, another one that should does not */
-  BUSQ_CHECK_UNIFORM = 28    /* any process has, even one that died then */
+  BUSQ_CHECK_UNIFORM = 28,   /* any process has, even one that died then */
+  /* Where messages have to do with nodes (check/logs.h): */
+  BUSQ_CHECK_NODE = 29,   /* a message to a node came to it although it stands behind the node's end, or not although before */
+  BUSQ_CHECK_HANDLE = 30  /* a handle came alive behind that, or dead before; a holder has no notice of it, or another one has */
 } busq_check_property;
 
 typedef struct {

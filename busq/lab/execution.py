@@ -33,7 +33,7 @@ from busq._util import arguments
 from busq.lab.observers import PROPERTIES, History, Verdict
 from busq.lab.witness import describe
 
-__all__ = ["KINDS", "Event", "Execution", "message_name"]
+__all__ = ["DEAD_HANDLE", "KINDS", "PASSED", "Event", "Execution", "message_name"]
 
 KINDS = (
     "submit",  # the application asks for a message to be sent
@@ -50,6 +50,8 @@ KINDS = (
     "die",  # the process does nothing any more
     "learn",  # it learns that peer is dead
 )
+PASSED, DEAD_HANDLE = "passed over", "dead handle"
+_FATES = ("", PASSED, DEAD_HANDLE)  # as the core numbers them
 FORMAT = "busq execution 1"
 _NOTHING = 0xFFFFFFFF
 _WHOLE = ("consistent", "total")  # what only a whole multicast can keep or break
@@ -71,6 +73,9 @@ class Event:
     `time_s` are seconds of a simulation; on a stage, and for what was recorded without times, it is a number that
     grows.  "send" and "receive" of the same packet carry the same number; `what` is the kind of packet ("data", "ack"),
     `peer` where it goes to or comes from.
+
+    Where messages have to do with nodes (bus1:nodes=one), `what` is for "sent" the part of the message ("handle of node
+    1", "end of node 1"), and for "deliver" what became of it, if it was PASSED, or came with a DEAD_HANDLE.
     """
 
     time_s: float
@@ -261,8 +266,14 @@ def as_text(head: Mapping[str, Any], key: str, rows: Iterable[Mapping[str, Any]]
 def event_of(raw: Any, time_s: float, kind: str, kinds: Sequence[str]) -> Event:
     """Return an event of the core, which has a number of its own for nothing."""
     packet, peer = (-1 if one == _NOTHING else one for one in (raw.packet, raw.peer))
-    what = "" if raw.what == _NOTHING else kinds[raw.what]
+    what = _of_nodes(kind, raw.note) if raw.what == _NOTHING else kinds[raw.what]
     return Event(time_s, raw.process, kind, raw.message, packet, what, peer)
+
+
+def _of_nodes(kind: str, note: int) -> str:
+    if kind == "deliver":
+        return _FATES[note]
+    return f"{'end' if note & 1 else 'handle'} of node {note >> 1}" if note else ""
 
 
 class Log:

@@ -63,7 +63,7 @@ from typing import ClassVar
 
 from busq._util import arguments
 from busq.errors import BusqError, CorruptSegment, Full
-from busq.lab.execution import Event, Execution
+from busq.lab.execution import PASSED, Event, Execution
 from busq.lab.observers import PROPERTIES
 from busq.lab.stage import Packet, Stage
 from busq.orders import ORDERS, parse
@@ -286,6 +286,10 @@ class Player:
                 yield f"{name} receives {content} from {names[some[0].peer]}"
             elif kind == "learn" and is_shown:
                 yield f"{name} learns that {names[some[0].peer]} is dead"
+            elif kind == "sent" and what:
+                yield f"{label} {'is' if what.startswith('end') else 'has'} the {what}"
+            elif kind == "deliver" and what:
+                yield f"{name} passes {label} over" if what == PASSED else f"{name} delivers {label}, with a {what}"
             elif kind == "done" and self._order.rendezvous:
                 yield f"{name}'s send of {label} returns"
             elif kind in _SENTENCES:

@@ -107,7 +107,8 @@ static int start(busq_check *check, const busq_check_config *config, const busq_
                                            .asked = config->judged,
                                            .counts_moves = is_bounded,
                                            .counts_turns = config->counts_moves,
-                                           .forgets = reductions & BUSQ_CHECK_FORGETTING && config->behaviour == BUSQ_CHECK_FREE,
+                                           .forgets = reductions & BUSQ_CHECK_FORGETTING && config->behaviour == BUSQ_CHECK_FREE &&
+                                                      !(options & BUSQ_OPTION_NODES), /* an end may come at any time */
                                            .destinations = config->destinations ? check->destinations : NULL,
                                            .counts = config->counts ? check->counts : NULL},
                                  .kind = kinds[config->search],

@@ -48,7 +48,7 @@ void busq_model_note_submitted(const busq_model *model, void *state, uint64_t na
     learn(clock, busq_model_side_late_of(model, state, process));
 }
 
-void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
+void busq_model_note_sent(const busq_model *model, void *state, uint64_t name, uint32_t part)
 {
   const uint32_t origin = busq_message_origin(name);
   const uint32_t index = busq_model_index_of(model, name);
@@ -56,6 +56,7 @@ void busq_model_note_sent(const busq_model *model, void *state, uint64_t name)
   busq_model_message *message = busq_model_message_at(model, state, index);
   self->n_sent++;
   message->stamp = self->knows[origin] = self->n_sent;
+  message->part = (uint8_t)part;
   memcpy(message->clock, self->knows, sizeof message->clock);
   if (is_informed(model))
     learn(busq_model_side_clock_of(model, state, index), message->clock);
@@ -84,6 +85,16 @@ static bool is_late_for_the_informed(const busq_model *model, void *state, uint3
   const bool is_late = late[origin] >= busq_model_message_at(model, state, index)->stamp;
   learn(late, busq_model_side_clock_of(model, state, index));
   return is_late;
+}
+
+void busq_model_note_fate(const busq_model *model, void *state, uint32_t process, uint64_t name, uint32_t fate)
+{
+  busq_model_message *message = busq_model_message_at(model, state, busq_model_index_of(model, name));
+  const uint8_t me = (uint8_t)(1u << process);
+  if (message->delivered & me)
+    return;
+  message->passed |= fate == BUSQ_NODE_PASSED ? me : 0;
+  message->dead |= fate == BUSQ_NODE_DEAD ? me : 0;
 }
 
 void busq_model_note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t name)

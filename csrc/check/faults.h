@@ -20,7 +20,9 @@
 #include "check/state.h"
 
 void busq_model_note_submitted(const busq_model *model, void *state, uint64_t message);
-void busq_model_note_sent(const busq_model *model, void *state, uint64_t message);
+void busq_model_note_sent(const busq_model *model, void *state, uint64_t message, uint32_t part);
+/* To be called before the delivery; `fate` is a busq_node_fate. */
+void busq_model_note_fate(const busq_model *model, void *state, uint32_t process, uint64_t message, uint32_t fate);
 void busq_model_note_delivery(const busq_model *model, void *state, uint32_t process, uint64_t message);
 void busq_model_note_dropped(const busq_model *model, void *state, uint32_t process, uint64_t message);
 void busq_model_note_done(const busq_model *model, void *state, uint64_t message);

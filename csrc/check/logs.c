@@ -203,6 +203,103 @@ static bool has_no_common_queue(const busq_model *model, const void *state)
   return false;
 }
 
+/* ---- nodes ---- */
+
+/* Where messages and the end of a node were delivered. */
+typedef struct {
+  const busq_model *model;
+  const void *state;
+  uint32_t node;
+  uint32_t end;         /* NONE: it was not sent */
+  uint32_t came_before; /* messages that some process delivered before the end, */
+  uint32_t came_behind; /* and behind it: sets of bits */
+} node_logs;
+
+static uint32_t end_of(const busq_model *model, const void *state, uint32_t node)
+{
+  for (uint32_t index = 0; index < model->n_all; index++)
+    if (busq_model_message_at(model, state, index)->part == busq_node_part(node, true))
+      return index;
+  return NONE;
+}
+
+static bool has_handle(const node_logs *self, uint32_t index)
+{
+  return busq_model_message_at(self->model, self->state, index)->part == busq_node_part(self->node, false);
+}
+
+static bool came_alive(const node_logs *self, uint32_t index, uint32_t process)
+{
+  return has_handle(self, index) && !(busq_model_message_at(self->model, self->state, index)->dead >> process & 1);
+}
+
+/* Takes a log, and returns whether the notice of the end has come where it should not, or not where it should. */
+static bool misses_notice(node_logs *self, uint32_t process)
+{
+  const uint8_t *log = busq_model_log_of(self->model, self->state, process);
+  bool is_holder = process == BUSQ_NODE_OWNER, has_ended = false, is_wrong = false;
+  uint32_t seen = 0;
+  for (uint32_t place = 0; place < n_logged(self->model, self->state, process); place++) {
+    const uint32_t index = log[place];
+    if (index & BUSQ_MODEL_SEND)
+      continue;
+    if (index == self->end) {
+      has_ended = true;
+      self->came_before |= seen;
+      is_wrong = is_holder == (busq_model_message_at(self->model, self->state, index)->passed >> process & 1);
+      continue;
+    }
+    seen |= 1u << index;
+    self->came_behind |= has_ended ? 1u << index : 0;
+    is_holder |= came_alive(self, index, process);
+  }
+  return is_wrong;
+}
+
+/* Whether it was passed over, or came with a dead handle, though it stands before the end, or not, though behind. */
+static bool is_misjudged(const node_logs *self, uint32_t index, bool is_dead)
+{
+  const uint32_t me = 1u << index;
+  return is_dead ? self->end == NONE || self->came_before & me : self->came_behind & me;
+}
+
+static uint32_t judge_message(const node_logs *self, uint32_t index)
+{
+  const busq_model_message *message = busq_model_message_at(self->model, self->state, index);
+  const uint32_t owner = 1u << BUSQ_NODE_OWNER;
+  uint32_t faults = message->dead & owner ? 1u << BUSQ_CHECK_NODE : 0;
+  faults |= message->passed & ~owner ? 1u << BUSQ_CHECK_HANDLE : 0;
+  if (message->delivered & owner && is_misjudged(self, index, message->passed & owner))
+    faults |= 1u << BUSQ_CHECK_NODE;
+  for (uint32_t rest = message->delivered & ~owner; rest; rest &= rest - 1)
+    if (is_misjudged(self, index, message->dead & (rest & -rest)))
+      faults |= 1u << BUSQ_CHECK_HANDLE;
+  return faults;
+}
+
+static uint32_t judge_node(const busq_model *model, const void *state, uint32_t node)
+{
+  node_logs self = {.model = model, .state = state, .node = node, .end = end_of(model, state, node)};
+  uint32_t faults = 0;
+  for (uint32_t process = 0; process < model->config.n_processes; process++)
+    faults |= misses_notice(&self, process) ? 1u << BUSQ_CHECK_HANDLE : 0;
+  for (uint32_t index = 0; index < model->n_all; index++)
+    faults |= has_handle(&self, index) ? judge_message(&self, index) : 0;
+  return faults;
+}
+
+static uint32_t judge_nodes(const busq_model *model, const void *state)
+{
+  uint32_t faults = 0;
+  for (uint32_t node = 1; node <= model->config.n_messages; node++)
+    faults |= judge_node(model, state, node);
+  for (uint32_t index = 0; index < model->n_all; index++) {
+    const busq_model_message *message = busq_model_message_at(model, state, index);
+    faults |= !busq_node_of(message->part) && (message->passed | message->dead) ? 1u << BUSQ_CHECK_NODE : 0;
+  }
+  return faults;
+}
+
 /* ---- all together ---- */
 
 static uint32_t judge_replays(const busq_model *model, const void *state, const uint32_t *before)
@@ -237,5 +334,7 @@ uint32_t busq_model_judge_logs(const busq_model *model, const void *state)
     faults |= 1u << BUSQ_PROPERTY_TOTAL;
   if (watched & 1u << BUSQ_CHECK_N_TO_N && has_no_common_queue(model, state))
     faults |= 1u << BUSQ_CHECK_N_TO_N;
+  if (watched & (1u << BUSQ_CHECK_NODE | 1u << BUSQ_CHECK_HANDLE))
+    faults |= judge_nodes(model, state);
   return (faults | judge_replays(model, state, before)) & watched;
 }

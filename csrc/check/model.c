@@ -90,7 +90,7 @@ int busq_model_init(busq_model *model, const busq_model_config *config)
   model->n_all = n * config->n_messages;
   model->clock_words = (uint32_t)busq_clock_words(order->clock, n);
   model->is_fifo = busq_channels_keep_order(order, config->options, config->channels);
-  model->watched = busq_model_watched(order->claims, config->asked);
+  model->watched = busq_model_watched(order->claims, config->asked, config->options);
   model->logs_sends = model->watched & BUSQ_MODEL_OF_SENDS;
   model->logs_deliveries = model->watched;
   lay_out(model);
@@ -324,9 +324,10 @@ static int perform(model_step *step, const busq_order_effect *effect)
     if (effect->clock)
       memcpy(busq_model_clock_of(model, state, busq_model_index_of(model, message)), effect->clock,
              busq_clock_used(model->config.order->clock, model->config.n_processes, effect->clock) * sizeof(uint32_t));
-    busq_model_note_sent(model, state, message);
+    busq_model_note_sent(model, state, message, effect->packet.note);
     return BUSQ_OK;
   case BUSQ_DO_DELIVER:
+    busq_model_note_fate(model, state, step->process, message, effect->packet.note);
     deliver(model, state, step->process, message);
     return BUSQ_OK;
   case BUSQ_DO_DONE:

@@ -52,7 +52,9 @@ typedef struct {
   uint8_t is_done;
   uint8_t stamp; /* which send of its process it is; 0: not sent so far */
   uint8_t kept;  /* where it has come and the driver has it: a set of bits */
-  uint8_t unused[3];
+  uint8_t part;   /* with nodes: in them, as order.h has it; */
+  uint8_t passed; /* where it was passed over, */
+  uint8_t dead;   /* and where its handle came dead: sets of bits */
   uint8_t clock[8]; /* of its send */
 } busq_model_message;
 

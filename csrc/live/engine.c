@@ -199,9 +199,9 @@ static int perform(void *driver, busq_order_effect *effect)
                                                           : BUSQ_KEPT_OWN;
   if (!entry || !(entry->kept & wanted)) {
     live->facts.malformed += effect->kind != BUSQ_DO_DROP; /* that may be about what was not kept */
-  } else if (effect->kind == BUSQ_DO_DELIVER) {
+  } else if (effect->kind == BUSQ_DO_DELIVER && effect->packet.note != BUSQ_NODE_PASSED) {
     do_deliver(live, entry);
-  } else if (effect->kind == BUSQ_DO_DROP) {
+  } else if (effect->kind == BUSQ_DO_DELIVER || effect->kind == BUSQ_DO_DROP) {
     do_drop(live, entry);
   } else if (effect->kind == BUSQ_DO_SENT) {
     do_sent(live, entry, effect->clock);

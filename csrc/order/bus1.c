@@ -36,13 +36,32 @@
  * block that stands lower blocks messages in between for nothing; a block at the estimate does not.  Raising a clock
  * harms nothing.
  *
+ * With nodes=one, for the laboratory, messages have to do with nodes of process 0, their owner.  The applications of the laboratory
+ * know nothing of nodes, so it is from its place that a message has its part:
+ *
+ *   of process 0        the handle of its node; one with an even number that goes to all others ends the node, and the next
+ *                       message has the handle of the next one
+ *   of another process  the handle of the last node whose handle has come to it, unless it knows of the end; otherwise none
+ *
+ * A message with a handle is one to the node where process 0 gets it, and brings the handle to any other.
+ *
+ *   the first of the queue is an end:            the node has ended here.  A holder gets it, as does the owner; others pass it over
+ *   it has the handle of a node that has ended:  the owner passes it over; at others it is delivered, with a dead handle
+ *
+ * An end is a multicast from the owner's clock, with a place in the owner's queue, destination or not.  So whatever has the node's
+ * handle stands before it everywhere, or behind it everywhere: it is to a node that is valid, or to one that was destroyed, whatever
+ * its sender knew; and no handle comes behind the notice of its end.
+ *
  * A process sends one multicast at a time, since the calls that these messages stand for return when they are done.
  * Further ones wait.  The payload travels with the last step, for it is not needed before.  QUEUE is not answered: a
  * block stays until it has come, and the clock behind it was synchronised.
  *
  * Packets: 5 per destination other than the sender; a message to oneself takes none, a direct unicast 2.
  *
- * Not given: speed.  Three round trips lie between a send and its end, where shared memory needs a few instructions.
+ * Not given: that an end goes to holders alone.  In shared memory it does, for there the holders are written down, and the list grows
+ * while the end is decided; here destinations never change, and a handle may be on its way to any process.
+ *
+ * Nor speed.  Three round trips lie between a send and its end, where shared memory needs a few instructions.
  *
  * Proven without a bound: busq/lab/proof/models/bus1.py.
  */
@@ -57,12 +76,15 @@ static const busq_order_kind kinds[] = {
     {"block", false}, {"clock", false}, {"sync", false}, {"synced", false}, {"queue", true}, {"unicast", true}};
 static const busq_order_option_name option_names[] = {{"unicast=direct", BUSQ_OPTION_DIRECT_UNICAST, false},
                                                       {"estimate=best", BUSQ_OPTION_BEST_ESTIMATE, false},
+                                                      {"nodes=one", BUSQ_OPTION_NODES, true},
                                                       {NULL, 0, false}};
 
 /* At its end and behind it:
  *   outbox: one's own messages that were not queued at their destinations so far; `to` is the number of other destinations,
- *   `note` whether this process is one too.  Unless the phase is IDLE the first one is under way;
- *   queue, a hold-back buffer: a message of timestamp T has the key 2T, a block behind the clock C the key 2C + 1. */
+ *   `note` whether this process is one too, or has it in its queue all the same.  Unless the phase is IDLE the first one is
+ *   under way, and `stamp` is its part;
+ *   queue, a hold-back buffer: a message of timestamp T has the key 2T, and its part as its note; a block behind the clock C has
+ *   the key 2C + 1. */
 typedef struct {
   busq_order_group group;
   uint64_t clock;
@@ -71,6 +93,8 @@ typedef struct {
   uint32_t n_missing;    /* answers */
   uint32_t n_unfinished; /* Invariant: at most waiting_max; those in the outbox, and one's own that are queued here */
   uint32_t n_queued_own; /* Invariant: messages and blocks in the queue that are this process's own */
+  uint32_t node;  /* whose handle has come last; of the owner, how many it has ended */
+  uint32_t ended; /* the last node that has ended here */
   busq_outbox outbox;
 } bus1_state;
 
@@ -80,6 +104,10 @@ static busq_holdback *queue_of(const bus1_state *self)
 }
 
 /* ---- the queue ---- */
+
+/* In the note of a message of one's own: for the outbox, and, in the queue, besides its part. */
+enum { FOR_ME = 1, IN_QUEUE = 2 };
+#define NOT_FOR_ME (UINT32_C(1) << 31)
 
 static bool is_block(const busq_held_entry *entry)
 {
@@ -104,14 +132,16 @@ static bool is_block_of(const busq_held_entry *entry, uint64_t message, uint32_t
   return is_block(entry) && entry->message == message && entry->from == from;
 }
 
-static void replace_block(bus1_state *self, uint64_t message, uint32_t from, uint64_t timestamp)
+static void replace_block(bus1_state *self, uint64_t message, uint32_t from, uint64_t timestamp, uint32_t note)
 {
   busq_holdback *queue = queue_of(self);
   uint32_t place = 0;
   while (place < queue->count && !is_block_of(busq_holdback_at(queue, place), message, from))
     place++;
-  if (place < queue->count)
-    busq_holdback_rekey(queue, place, 2 * timestamp);
+  if (place == queue->count)
+    return;
+  busq_holdback_at(queue, place)->note = note;
+  busq_holdback_rekey(queue, place, 2 * timestamp);
 }
 
 static void finish(bus1_state *self, uint64_t message, busq_order_effects *effects)
@@ -120,12 +150,36 @@ static void finish(bus1_state *self, uint64_t message, busq_order_effects *effec
   self->n_unfinished--;
 }
 
+static bool is_owner(const bus1_state *self)
+{
+  return self->group.self == BUSQ_NODE_OWNER;
+}
+
+/* Decides about a message with this part, whose turn it is. */
+static busq_node_fate meet_node(bus1_state *self, uint32_t part)
+{
+  const uint32_t node = busq_node_of(part);
+  if (!node)
+    return BUSQ_NODE_TAKEN;
+  if (busq_node_is_end(part)) {
+    self->ended = node;
+    return is_owner(self) || self->node == node ? BUSQ_NODE_TAKEN : BUSQ_NODE_PASSED;
+  }
+  if (node <= self->ended)
+    return is_owner(self) ? BUSQ_NODE_PASSED : BUSQ_NODE_DEAD;
+  if (!is_owner(self))
+    self->node = node;
+  return BUSQ_NODE_TAKEN;
+}
+
 static void dequeue(bus1_state *self, busq_order_effects *effects)
 {
   busq_holdback *queue = queue_of(self);
   while (queue->count && !is_block(busq_holdback_at(queue, 0)) && busq_effects_have_room(effects, 2)) {
     const busq_held_entry first = busq_holdback_remove(queue, 0);
-    busq_do_deliver(effects, first.message);
+    const busq_node_fate fate = meet_node(self, first.note & ~NOT_FOR_ME);
+    if (!(first.note & NOT_FOR_ME))
+      busq_effects_add(effects, BUSQ_DO_DELIVER, first.message)->packet.note = fate;
     if (first.from != self->group.self)
       continue;
     self->n_queued_own--;
@@ -138,6 +192,26 @@ static void dequeue(bus1_state *self, busq_order_effects *effects)
 static void send_to_destinations(uint32_t kind, uint64_t message, uint64_t stamp, busq_order_effects *effects)
 {
   busq_do_send(effects, BUSQ_TO_DESTINATIONS, (busq_order_packet){.message = message, .stamp = stamp, .kind = kind});
+}
+
+/* Sends a packet that brings the message, and so its part. */
+static void bring_to_destinations(uint32_t kind, const busq_outbox_entry *entry, uint64_t stamp, busq_order_effects *effects)
+{
+  busq_do_send(effects, BUSQ_TO_DESTINATIONS,
+               (busq_order_packet){.message = entry->message, .stamp = stamp, .note = (uint32_t)entry->stamp, .kind = kind});
+}
+
+/* Gives the message that is to be started its part. */
+static void give_part(bus1_state *self, busq_outbox_entry *entry)
+{
+  const bool goes_to_all_others = entry->to + 1 == self->group.n_processes;
+  const bool is_end = is_owner(self) && goes_to_all_others && busq_message_number(entry->message) % 2 == 0;
+  const uint32_t held = self->node > self->ended ? self->node : 0;
+  entry->stamp = busq_node_part(is_owner(self) ? self->node + 1 : held, is_end);
+  if (!is_end)
+    return;
+  entry->note |= IN_QUEUE;
+  self->node++;
 }
 
 static void choose_timestamp(bus1_state *self)
@@ -157,9 +231,10 @@ static void commit(bus1_state *self, busq_order_effects *effects)
   const busq_outbox_entry first = busq_outbox_pop(&self->outbox);
   self->phase = IDLE;
   if (first.to && !is_direct(self, &first))
-    send_to_destinations(QUEUE, first.message, self->timestamp, effects);
+    bring_to_destinations(QUEUE, &first, self->timestamp, effects);
   if (first.note)
-    replace_block(self, first.message, self->group.self, self->timestamp);
+    replace_block(self, first.message, self->group.self, self->timestamp,
+                  (uint32_t)first.stamp | (first.note & FOR_ME ? 0 : NOT_FOR_ME));
   else
     finish(self, first.message, effects);
   self->timestamp = 0;
@@ -171,7 +246,7 @@ static void send_first(bus1_state *self, const busq_outbox_entry *first, busq_or
   self->n_missing = first->to;
   self->phase = is_direct(self, first) ? SYNCING : COLLECTING;
   if (is_direct(self, first))
-    send_to_destinations(UNICAST, first->message, 0, effects);
+    bring_to_destinations(UNICAST, first, 0, effects);
   else
     send_to_destinations(BLOCK, first->message, tells_estimate ? self->clock : 0, effects);
 }
@@ -181,8 +256,10 @@ static bool start_next(bus1_state *self, busq_order_effects *effects)
   busq_outbox *outbox = &self->outbox;
   if (self->phase != IDLE || !outbox->count || !busq_effects_have_room(effects, 2))
     return false;
-  const busq_outbox_entry *first = busq_outbox_at(outbox, 0);
-  busq_do_sent(effects, first->message, NULL);
+  busq_outbox_entry *first = busq_outbox_at(outbox, 0);
+  if (self->group.options & BUSQ_OPTION_NODES)
+    give_part(self, first);
+  busq_effects_add(effects, BUSQ_DO_SENT, first->message)->packet.note = (uint32_t)first->stamp;
   if (first->note)
     place_block(self, first->message, self->group.self);
   if (first->to) {
@@ -239,7 +316,8 @@ static void receive_unicast(bus1_state *self, const busq_order_packet *packet, b
   self->clock++;
   busq_holdback_insert(queue_of(self), (busq_held_entry){.key = 2 * self->clock,
                                                          .message = packet->message,
-                                                         .from = packet->from});
+                                                         .from = packet->from,
+                                                         .note = packet->note});
   busq_do_send(effects, packet->from, (busq_order_packet){.message = packet->message, .kind = SYNCED});
 }
 
@@ -266,7 +344,7 @@ static int receive(bus1_state *self, const busq_order_packet *packet, busq_order
       commit(self, effects);
     break;
   default:
-    replace_block(self, packet->message, packet->from, packet->stamp);
+    replace_block(self, packet->message, packet->from, packet->stamp, packet->note);
   }
   return BUSQ_OK;
 }

@@ -110,6 +110,32 @@ typedef struct {
   const uint32_t *clock; /* points into the state, for the driver to copy: see busq_clock_words */
 } busq_order_effect;
 
+/* The outcome for a message that has to do with a node, where its turn has come. */
+typedef enum {
+  BUSQ_NODE_TAKEN = 0,
+  BUSQ_NODE_PASSED = 1, /* the application does not get it: the node has ended, or the message ends one whose handle is not here */
+  BUSQ_NODE_DEAD = 2    /* it does, and the handle that came along is dead */
+} busq_node_fate;
+
+/* Under BUSQ_OPTION_NODES the note of a BUSQ_DO_SENT is the part of its message, and that of a BUSQ_DO_DELIVER a busq_node_fate; both
+ * are 0 otherwise.  A part: which node's handle the message has, from 1, or which it ends; 0: none. */
+enum { BUSQ_NODE_OWNER = 0 };
+
+static inline uint32_t busq_node_part(uint32_t node, bool is_end)
+{
+  return node << 1 | is_end;
+}
+
+static inline uint32_t busq_node_of(uint32_t part)
+{
+  return part >> 1;
+}
+
+static inline bool busq_node_is_end(uint32_t part)
+{
+  return part & 1;
+}
+
 enum { BUSQ_ORDER_EFFECTS_MIN = 8 };
 
 /* Invariant: n <= max, and max >= BUSQ_ORDER_EFFECTS_MIN. */
@@ -154,6 +180,7 @@ typedef enum {
   BUSQ_OPTION_GROUP_1 = 4096,   /* wbam: how many processes form a group; */
   BUSQ_OPTION_GROUP_2 = 8192,   /* see busq_order_replicas */
   BUSQ_OPTION_GROUP_5 = 16384,
+  BUSQ_OPTION_NODES = BUSQ_ORDER_NODES, /* bus1, for the laboratory: messages have to do with nodes of process 0 */
   BUSQ_OPTION_GO_ON = BUSQ_ORDER_GO_ON /* the living go on when processes die */
 } busq_order_option;
 
@@ -161,7 +188,7 @@ typedef struct {
   const char *name; /* as people write it: "ack=all" */
   uint32_t option;
   bool is_experiment; /* for the laboratory: taken, but not offered; what the order claims is not known to hold with it
-                       * (but for BUSQ_OPTION_GO_ON) */
+                       * (but for BUSQ_OPTION_GO_ON and BUSQ_OPTION_NODES) */
 } busq_order_option_name;
 
 extern const busq_order_option_name busq_order_may_go_on[]; /* of orders that have no other option */

@@ -34,6 +34,14 @@ int busq_sim_record(busq_sim *sim, uint64_t time_ns, uint32_t process, uint32_t 
                                       .peer = UINT32_MAX});
 }
 
+int busq_sim_record_effect(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_effect *effect)
+{
+  const int result = busq_sim_record(sim, sim->now_ns, process, kind, effect->packet.message);
+  if (result == BUSQ_OK && sim->config.is_recorded)
+    sim->records[sim->n_records - 1].note = effect->packet.note;
+  return result;
+}
+
 int busq_sim_record_packet(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_packet *packet, uint32_t number,
                            uint32_t peer)
 {

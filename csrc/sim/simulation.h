@@ -132,6 +132,8 @@ static inline busq_sim_sent *busq_sim_sent_of(const busq_sim *sim, uint64_t mess
 /* ---- what a simulation reports (report.c): events and histories, each where it was asked for ---- */
 
 int busq_sim_record(busq_sim *sim, uint64_t time_ns, uint32_t process, uint32_t kind, uint64_t message);
+/* Records an effect, with its note. */
+int busq_sim_record_effect(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_effect *effect);
 int busq_sim_record_packet(busq_sim *sim, uint32_t process, uint32_t kind, const busq_order_packet *packet, uint32_t number,
                            uint32_t peer);
 int busq_sim_record_learning(busq_sim *sim, uint32_t process, uint32_t dead);

@@ -329,21 +329,23 @@ static int note_delivery(busq_sim *sim, uint32_t number)
   return schedule_next(sim, number);
 }
 
-static int do_deliver(busq_sim *sim, uint32_t number, uint64_t message)
+static int do_deliver(busq_sim *sim, uint32_t number, const busq_order_effect *effect)
 {
+  const uint64_t message = effect->packet.message;
   const busq_sim_sent *sent = busq_sim_sent_of(sim, message);
   sim->facts.deliveries++;
   busq_sim_latencies_add(&sim->latencies, sim->now_ns - sent->wanted_ns);
   if (sim->forgets_clocks)
     busq_messages_release(&sim->messages, message);
-  int result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_DELIVER, message);
+  int result = busq_sim_record_effect(sim, number, BUSQ_SIM_DELIVER, effect);
   if (result == BUSQ_OK)
     result = busq_sim_tell_delivered(sim, number, message);
-  if (result == BUSQ_OK)
+  const bool is_passed = effect->packet.note == BUSQ_NODE_PASSED;
+  if (result == BUSQ_OK && !is_passed)
     result = begin_job(sim, number, message, sent);
   if (result == BUSQ_OK && sim->programs.has_afters)
     result = note_delivery(sim, number);
-  return result == BUSQ_OK ? answer(sim, number, busq_message_origin(message)) : result;
+  return result == BUSQ_OK && !is_passed ? answer(sim, number, busq_message_origin(message)) : result;
 }
 
 static int do_sent(busq_sim *sim, uint32_t number, const busq_order_effect *effect)
@@ -353,7 +355,7 @@ static int do_sent(busq_sim *sim, uint32_t number, const busq_order_effect *effe
     busq_sim_sent_of(sim, effect->packet.message)->bytes += effect->clock[0] * sim->config.clock_entry_bytes;
   int result = busq_messages_set_clock(&sim->messages, effect->packet.message, effect->clock);
   if (result == BUSQ_OK)
-    result = busq_sim_record(sim, sim->now_ns, number, BUSQ_SIM_SENT, effect->packet.message);
+    result = busq_sim_record_effect(sim, number, BUSQ_SIM_SENT, effect);
   return result == BUSQ_OK ? busq_sim_tell_sent(sim, effect->packet.message) : result;
 }
 
@@ -388,7 +390,7 @@ static int perform(busq_sim *sim, uint32_t number, busq_order_effect *effect)
   case BUSQ_DO_SEND:
     return do_send(sim, number, effect);
   case BUSQ_DO_DELIVER:
-    return do_deliver(sim, number, effect->packet.message);
+    return do_deliver(sim, number, effect);
   case BUSQ_DO_SENT:
     return do_sent(sim, number, effect);
   case BUSQ_DO_DONE:

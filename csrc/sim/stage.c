@@ -224,6 +224,14 @@ static bool finish(busq_stage *stage, uint64_t message)
   return true;
 }
 
+/* Puts it into the last event. */
+static bool note(busq_stage *stage, uint32_t what)
+{
+  if (stage->n_events)
+    stage->events[stage->n_events - 1].note = what;
+  return true;
+}
+
 static bool perform(busq_stage *stage, const busq_order_effect *effect)
 {
   const uint64_t message = effect->packet.message;
@@ -233,12 +241,12 @@ static bool perform(busq_stage *stage, const busq_order_effect *effect)
   case BUSQ_DO_SEND:
     return send(stage, effect->to, &effect->packet);
   case BUSQ_DO_DELIVER:
-    return end(stage, BUSQ_STAGE_DELIVER, message);
+    return end(stage, BUSQ_STAGE_DELIVER, message) && note(stage, effect->packet.note);
   case BUSQ_DO_DROP:
     return end(stage, BUSQ_STAGE_DROP, message);
   case BUSQ_DO_SENT:
     return busq_messages_set_clock(&stage->messages, message, effect->clock) == BUSQ_OK &&
-           add_event(stage, BUSQ_STAGE_SENT, message, NULL, BUSQ_STAGE_NOTHING);
+           add_event(stage, BUSQ_STAGE_SENT, message, NULL, BUSQ_STAGE_NOTHING) && note(stage, effect->packet.note);
   case BUSQ_DO_DONE:
     return finish(stage, message);
   case BUSQ_DO_ALARM:

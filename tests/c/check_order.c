@@ -48,6 +48,8 @@ static const struct {
     {"side", BUSQ_CHECK_SIDE, 0},
     {"agreement", BUSQ_CHECK_AGREEMENT, 0},
     {"uniform", BUSQ_CHECK_UNIFORM, 0},
+    {"node", BUSQ_CHECK_NODE, 0},
+    {"handle", BUSQ_CHECK_HANDLE, 0},
 };
 enum { N_PROPERTIES = sizeof properties / sizeof *properties };
 

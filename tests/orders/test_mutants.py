@@ -12,6 +12,7 @@ from mutants.table import GO_ON, LABORATORY, MUTANTS, Bound, Mutant
 
 from busq.lab.check import bounds
 from busq.lab.check.result import ORDERING
+from busq.lab.nodes import BY_NODES
 from busq.orders import ORDERS, parse
 
 BOTH = (0, ALL_REDUCTIONS)  # reductions must hide nothing
@@ -109,6 +110,10 @@ REFUTED = [
     ),
     ("bus1", SELF, "a block lets messages of the next timestamp pass", ("consistent", "total")),
     ("bus1", SELF, "the clock is not ticked: a message has the timestamp of another", ("fifo", "causal")),
+    ("bus1:nodes=one", SELF, "a block lets messages of the next timestamp pass", ("consistent", "total")),
+    ("bus1:nodes=one", SELF, "the clock is not ticked: a message has the timestamp of another", ("fifo", "causal")),
+    ("bus1:nodes=one", SELF, "a node ends when its owner says so, and not at its place in the order", ("node",)),
+    ("bus1:nodes=one", SELF, "a handle is alive, wherever it stands", ("handle",)),
 ]
 
 
@@ -131,7 +136,7 @@ def test_every_claim_about_order_is_refuted_by_a_slip() -> None:
         (row.order, name)
         for row in bounds.ORDERS
         if not row.breaks
-        for name in parse(row.order)[0].claims & {*ORDERING}
+        for name in (parse(row.order)[0].claims & {*ORDERING}) | ({*BY_NODES} if "nodes=one" in row.order else set())
     }
     refuted = {(order, name) for order, _, _, broken in REFUTED for name in broken}
     assert claimed == refuted
@@ -189,7 +194,7 @@ def test_every_order_has_at_least_two_mutants_or_is_one() -> None:
             continue
         assert of_order[order].total() >= 2, order
         assert len(of_order[order]) >= 2, f"{order}: all of its mutants break the same property"
-    of_bus1 = ("bus1:unicast=direct", "bus1:estimate=best")
+    of_bus1 = ("bus1:unicast=direct", "bus1:estimate=best", "bus1:nodes=one")
     of_wbam = ("wbam:group=1", "wbam:group=2")
     for option in ("fifo:on_gap=skip", "token:delivery=safe", "lamport:ack=all", *of_wbam, *of_bus1):
         assert sum(mutant.order == option for mutant in MUTANTS) >= 2, option

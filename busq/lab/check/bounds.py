@@ -99,6 +99,7 @@ ORDERS = (
     Bound("bus1", 3, 1, 2),
     Bound("bus1", 2, 4),
     Bound("bus1", 2, 2, 2, to_self=True),
+    Bound("bus1:nodes=one", 2, 2, 2, to_self=True),
     Bound("cykas-telling", 3, 3, breaks=True),
     Bound("lamport-literal", 3, 1, 2, breaks=True),
     Bound("sync-naive", 3, 2, breaks=True),

@@ -19,6 +19,7 @@ from busq.lab.check.result import Finding, Progress, Result, Search, Transition
 from busq.lab.check.search import CoreSearch
 from busq.lab.check.vacuous import Sends, vacuous
 from busq.lab.check.witness import Counterexample, Step
+from busq.lab.nodes import BY_NODES
 
 __all__ = ["Interrupted", "run"]
 
@@ -82,7 +83,8 @@ def run(
 
     `properties` that are judged, that is, whose violation ends the search: by default (None) what the order claims
     (with the network that it needs), what every order must keep (lost, duplicated, phantom), stuck, refused, buffers,
-    endless, kept, invariant, and genuine where no third process takes part in a message.  (): all is searched, whatever
+    endless, kept, invariant, genuine where no third process takes part in a message, and, with bus1:nodes=one, node and
+    handle.  (): all is searched, whatever
     breaks; so it is by default where packets are doubled and the order does not promise to bear that.
 
     `reductions`: names from ALL, or none; where processes die, those that bear it.  `search`: "depth" or "breadth"
@@ -264,7 +266,8 @@ class _Check:
         if plan.doubled:
             return ()
         sends = Sends(plan.processes, plan.messages, plan.fan_out, plan.to_self, plan.destinations, plan.messages_each)
-        return tuple(name for name in vacuous(sends) if name in plan.known)
+        without_end = () if sends.may_end_a_node() else BY_NODES
+        return tuple(name for name in (*vacuous(sends), *without_end) if name in plan.known)
 
     def _conclude(self) -> Result:
         plan, first = self._plan, self._searches[0]

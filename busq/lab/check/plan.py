@@ -17,6 +17,7 @@ from busq._port.arguments import integer
 from busq._util import arguments
 from busq.lab.check.result import ASKED, BEYOND
 from busq.lab.check.witness import NAMES, NETWORKS
+from busq.lab.nodes import BY_NODES
 from busq.lab.observers import PROPERTIES
 
 __all__ = [
@@ -138,9 +139,10 @@ def plan(
         raise ValueError(f"seconds is {seconds}: expected more than 0")
     arguments.whole("seed", options["seed"], 0, 2**63 - 1)
     asked = _asked(options.pop("properties"))
-    known = _known(order, options["application"], asked or (), mortal=options["crashes"] > 0)
+    known = _known(order, settings, options["application"], asked or (), mortal=options["crashes"] > 0)
     owed = _owed(order, protocol, options["doubled"], options["lost"], kept)
     owed += ("side",) if owed and order.side_channels and "side" in known else ()
+    owed += tuple(name for name in BY_NODES if owed and name in known)
     asked_reductions = options.pop("reductions")
     given = _destinations(options.pop("destinations"), processes, messages, each, fan_out, options["to_self"])
     if options.pop("broadcast"):
@@ -299,7 +301,9 @@ def _asked(given: Iterable[str] | None) -> tuple[str, ...] | None:
     return chosen
 
 
-def _known(order: orders.Order, application: str, asked: tuple[str, ...], *, mortal: bool) -> tuple[str, ...]:
+def _known(
+    order: orders.Order, settings: int, application: str, asked: tuple[str, ...], *, mortal: bool
+) -> tuple[str, ...]:
     """The properties in the model: the common ones, those promised or asked for, and `side` under "side"."""
     if "side" in asked and application != "side":
         raise ValueError("properties: 'side' is judged where the application is 'side'")
@@ -309,6 +313,10 @@ def _known(order: orders.Order, application: str, asked: tuple[str, ...], *, mor
         raise ValueError(f"properties: {strange[0]!r} is judged where crashes is more than 0")
     left_out = {"side"} if application != "side" else set()
     left_out |= set() if mortal else {"agreement", "uniform"}
+    if settings & lib.BUSQ_ORDER_NODES == 0:
+        left_out |= set(BY_NODES)
+        if strange := sorted(set(BY_NODES) & set(asked)):
+            raise ValueError(f"properties: {strange[0]!r} is judged of orders with nodes: bus1:nodes=one")
     left_out |= {"endless"} if asked and "endless" not in asked else set()  # it takes a search of its own
     beyond = (name for name in BEYOND if name not in left_out)
     return (*(name for name in (*PROPERTIES, *ASKED) if name in some), *beyond)

@@ -107,6 +107,12 @@ class Sends:
     def _edges(self) -> Iterator[tuple[int, int]]:
         return ((receiver, number) for receiver in range(self.processes) for number in self._to(receiver))
 
+    def may_end_a_node(self) -> bool:
+        """Whether process 0 has a second message that may go to all others, or a fourth, and so on (node, handle)."""
+        everybody = (1 << self.processes) - 1
+        others = [to | 1 for sender, to in self._possible if sender == 0][1::2]
+        return self.fan_out >= self.processes - 1 and everybody in others
+
     def may_leave_out(self) -> bool:
         """Whether a message may have a process that neither sends nor gets it (genuine)."""
         everybody = (1 << self.processes) - 1

@@ -16,6 +16,7 @@ from busq.errors import BusqError, CorruptSegment, Full
 from busq.lab.check.queues import QUEUES, fits
 from busq.lab.deaths import BY_DEATHS, taken_by_deaths
 from busq.lab.execution import Execution, as_text, brief
+from busq.lab.nodes import BY_NODES, misjudged
 from busq.lab.observers import CONDITIONS, PROPERTIES, Verdict
 from busq.lab.scenario import Player, remains
 from busq.lab.stage import Stage
@@ -36,6 +37,8 @@ BEYOND = {
     "side": "no effect comes before its cause, by whatever way that was learnt",
     "agreement": "what one that lives delivers, all others deliver",
     "uniform": "what any process has delivered, all that live deliver",
+    "node": "a message to a node comes to it if it stands before the node's end, and only then",
+    "handle": "no handle comes alive behind its node's end, and whom one has reached before gets the notice",
 }
 _OBSERVED = (*PROPERTIES, *CONDITIONS)
 NETWORKS = ("unordered", "fifo")
@@ -364,6 +367,8 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
         return True  # a stage delivers nothing that the process has not got
     if _is_of_deaths(name, performance):
         return bool(taken_by_deaths(performance.stage.execution(), name))
+    if name in BY_NODES:
+        return bool(misjudged(performance.stage.execution(), name))
     if name in QUEUES:
         return not fits(performance.stage.execution(), name)
     if name in _OBSERVED:
@@ -388,6 +393,8 @@ def _is_confirmed(name: str, performance: _Performance) -> bool:
 def _sentence(name: str, performance: _Performance) -> str:
     if _is_of_deaths(name, performance):
         return taken_by_deaths(performance.stage.execution(), name)
+    if name in BY_NODES:
+        return misjudged(performance.stage.execution(), name)
     if name in QUEUES:
         return f"no run of all events with one queue {QUEUES[name]} has these deliveries"
     if name in _OBSERVED:
