@@ -22,6 +22,7 @@ PICTURES: dict[str, list[str]] = {
     "crossing": ["diagram", "crossing"],
     "deadlock": ["diagram", "deadlock"],
     "skeen": ["diagram", "conflict", "--order", "skeen"],
+    "node-end": ["diagram", "node-end", "--no-control"],
     "groups-naive": [*_NAIVE, "naive"],
     "groups-no-look": [*_NAIVE, "no-look"],
 }

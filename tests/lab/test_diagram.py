@@ -167,6 +167,15 @@ def test_all_that_is_stuck_is_red(drawn: Any) -> None:
     assert not picture.is_red("deliver-gone-2")
 
 
+def test_the_end_of_a_node_is_drawn_and_what_meets_it(drawn: Any) -> None:
+    picture = drawn(plays.perform(plays.PLAYS["node-end"]))
+    assert sorted(picture.named("end-")) == ["end-deliver-end-0", "end-deliver-end-1", "end-deliver-end-2"]
+    assert {"a node ends", "passed over", "its handle is dead"} <= {text.strip() for text in picture.texts}
+    plain = drawn(plays.perform(plays.PLAYS["node-end"], "bus1"))
+    assert not plain.named("end-")
+    assert not {"a node ends", "passed over", "its handle is dead"} & {text.strip() for text in plain.texts}
+
+
 def test_a_crown_is_drawn_as_a_closed_circle(drawn: Any) -> None:
     execution = plays.perform(plays.PLAYS["crossing"])
     picture = drawn(execution, violations=execution.judge(["synchronous"]))
@@ -291,7 +300,7 @@ def test_the_figures_of_the_paper_are_drawn_by_name_and_judged(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, play in plays.PLAYS.items() if not orders.ORDERS[play.order].laboratory]
+    "name", [name for name, play in plays.PLAYS.items() if not orders.parse(play.order)[0].laboratory]
 )
 def test_no_play_breaks_what_its_order_promises(name: str) -> None:
     found = run(name)

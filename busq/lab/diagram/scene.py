@@ -25,7 +25,7 @@ from busq.lab.diagram.palette import (
 )
 from busq.lab.diagram.shapes import Arrow, Box, Line, Mark, Part, Picture, Place, Text
 from busq.lab.diagram.words import one_line, wrap
-from busq.lab.execution import Event
+from busq.lab.execution import DEAD_HANDLE, PASSED, Event
 from busq.lab.observers import Verdict
 
 __all__ = ["scene"]
@@ -58,6 +58,8 @@ class _Scene:
         self._evidence = evidence
         self._parts: list[Part] = []
         self._legend: dict[str, Part] = {}
+        sent = (event for event in self._execution.events if event.kind == "sent")
+        self._ends = {event.message for event in sent if event.what.startswith("end")}
         self._left = EDGE + max([layout.width(name, FONT + 1) for name in layout.names.processes] + [0.3]) + NAME_GAP
         # Left, right, top and bottom of what is written; other words keep away from where labels will stand.
         self._boxes = [layout.label_box(label) for label in layout.labels]
@@ -243,7 +245,7 @@ class _Scene:
             elif event.kind == "submit" and layout.is_waiting(index):
                 self._add(replace(mark, shape="tick", size=4))
             elif event.kind == "deliver":
-                self._add(replace(mark, size=4.4, name=name))
+                self._draw_delivery(event, replace(mark, size=4.4, name=name))
                 self._draw_own_delivery(index)
                 if (event.process, event.message) in self._evidence.rings:
                     self._add(replace(mark, size=10, fill="none", edge=1.4, layer=9, name=f"wrong-{name}"))
@@ -255,6 +257,23 @@ class _Scene:
                 self._add(cross, "dies")
             elif event.kind == "receive" and layout.is_payload(event) and layout.is_held(index):
                 self._add(replace(mark, size=3.6, fill="white", edge=0.9))
+
+    def _draw_delivery(self, event: Event, mark: Mark) -> None:
+        """A delivery; where messages have to do with nodes, it shows what became of it, and where one has ended."""
+        if event.message in self._ends:
+            tick = replace(mark, shape="tick", size=13, edge=2.2, name=f"end-{mark.name}")
+            self._add(tick)
+            self._legend.setdefault("a node ends", replace(tick, size=6, color=LINE))
+        if event.what == PASSED:
+            cross = replace(mark, shape="bold cross", size=5)
+            self._add(cross)
+            self._legend.setdefault("passed over", replace(cross, size=6, color=LINE))
+        elif event.what == DEAD_HANDLE:
+            hollow = replace(mark, fill="white", edge=1.2)
+            self._add(hollow)
+            self._legend.setdefault("its handle is dead", replace(hollow, color=LINE))
+        else:
+            self._add(mark)
 
     def _draw_own_delivery(self, index: int) -> None:
         """A message to oneself that is delivered at once: an arc on the own line."""

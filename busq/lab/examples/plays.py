@@ -223,6 +223,18 @@ PLAYS: dict[str, Play] = {
             {("Bob", "Alice"): 0.060, ("Alice", "Bob"): 0.045, ("Alice", "Carol"): 0.018},
         ),
         Play(
+            "node-end",
+            "bus1 wiki, Destination nodes: ordered against the end",
+            "bus1:nodes=one",
+            _PEOPLE,
+            (
+                Line("Alice", "gift", ("Bob", "Carol")),
+                Line("Bob", "early", ("Alice", "Carol"), after="gift"),
+                Line("Alice", "end", ("Alice", "Bob", "Carol"), at_s=0.075),
+                Line("Carol", "late", ("Alice", "Bob"), at_s=0.097),
+            ),
+        ),
+        Play(
             "garg-12.1",
             "Garg, figure 12.1: FIFO, but not causally ordered",
             "fifo",
