@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,10 +26,12 @@ from busq.trace.tables import BROKEN
 __all__ = [
     "Head",
     "check_columns",
+    "dates_fit",
     "first_records",
     "head",
     "head_of",
     "is_recorded",
+    "lie_within",
     "run_column",
     "runs_of",
     "sample",
@@ -39,6 +41,9 @@ __all__ = [
 _Used = TypeVar("_Used")
 
 _FIRST_ROWS = 1000
+_DATES_MAX = {
+    unit: ((1 << 63) - 1) // factor for unit, factor in (("s", 10**9), ("ms", 10**6), ("us", 1000), ("ns", 1))
+}
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,36 @@ def _shown(column: Any) -> list[Any]:
         return list(column.to_pylist())
     except (pa.ArrowException, OverflowError, ValueError, LookupError):  # times inside of others, unknown zones
         return [None] * len(column)
+
+
+def lie_within(path: str, bounds: Mapping[str, tuple[int, int]]) -> bool:
+    """Return whether all numbers in some columns are at least, and below, these, by the metadata of a file."""
+    for name, ends, count in _ends(path, bounds):
+        if ends is None or not ends.has_min_max:
+            if ends is None or ends.null_count < count:
+                return False
+        elif ends.min < bounds[name][0] or ends.max >= bounds[name][1]:
+            return False
+    return True
+
+
+def dates_fit(path: str, names: Container[str]) -> bool:
+    """Return whether no date in columns of these names is known to be beyond 64 bits of nanoseconds."""
+    with parquet_file(path) as file:
+        dates = {each.name: each.type for each in file.schema_arrow if pa.types.is_timestamp(each.type)}
+    bounds = {name: _DATES_MAX[kind.unit] for name, kind in dates.items() if name in names}
+    known = ((name, ends) for name, ends, _ in _ends(path, bounds) if ends is not None and ends.has_min_max)
+    return all(-bounds[name] <= ends.min_raw and ends.max_raw <= bounds[name] for name, ends in known)
+
+
+def _ends(path: str, names: Container[str]) -> Iterator[tuple[str, Any, int]]:
+    """Give the ends of parts of some columns, by the metadata of a file, and how many values each part has."""
+    with parquet_file(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
+    for column in (group.column(place) for group in groups for place in range(group.num_columns)):
+        name = column.path_in_schema.partition(".")[0]
+        if name in names:
+            yield name, column.statistics, column.num_values
 
 
 def _truncated(path: str, error: Exception) -> Finding:

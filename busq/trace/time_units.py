@@ -69,6 +69,10 @@ class Unit:
             return int(nanoseconds_of_digits(np.array([number]))[0])
         return (number - self.zero) * self.factor
 
+    def holds_in_64_bits(self, greatest: int) -> bool:
+        """Return whether numbers up to this size are nanoseconds of 64 bits."""
+        return self.is_digits or (greatest - self.zero) * self.factor < 1 << 63
+
     def holds(self, least: int, greatest: int) -> bool:
         """Return whether all numbers from one to the other are times of this century."""
         begin, end = (self.zero + second * SECOND // self.factor for second in _CENTURY_S)
@@ -145,7 +149,7 @@ def how_days(numbers: Any) -> tuple[bool, bool]:
     >>> how_days(np.array([45000.5, 45000.5 + 1 / 86400])), how_days(np.array([45000.5, 45000.123456]))
     ((True, True), (False, False))
     """
-    its = numbers[~np.isnan(numbers)]
+    its = numbers[np.isfinite(numbers)]
     milliseconds, microseconds = its * DAY_MS, its * 10**6
     may_be = (its >= DAYS[0]) & (its < DAYS[1]) & (np.abs(milliseconds - np.rint(milliseconds)) < NEAR)
     return bool(may_be.all()), bool((np.abs(microseconds - np.rint(microseconds)) > NEAR).any())

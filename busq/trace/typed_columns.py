@@ -85,7 +85,9 @@ def ends_of(column: Any) -> tuple[int, int]:
     """Return the least size of whole numbers, but for 0, and the greatest; zeros for none."""
     numbers = column.cast(pa.decimal128(20, 0)) if pa.types.is_uint64(column.type) else column.cast(pa.int64())
     sizes = pc.abs(numbers)
-    ends = pc.min_max(sizes.filter(pc.not_equal(sizes, 0))).as_py()
+    ends = pc.min_max(
+        sizes.filter(pc.greater(sizes, 0))
+    ).as_py()  # the least number of 64 bits means that there is none
     return int(ends["min"] or 0), int(ends["max"] or 0)
 
 
@@ -208,10 +210,10 @@ def whole_times(numbers: Any, ends: tuple[int, int], small: int) -> Any:
     ValueError for what is none."""
     least, greatest = ends
     unit, floor = unit_of(greatest, small, least), floor_of(greatest, least)
-    if not unit.is_digits and (greatest - unit.zero) * unit.factor >= 1 << 63:
+    if not unit.holds_in_64_bits(greatest):
         raise ValueError(f"time {greatest}: expected a number of 64 bits, in nanoseconds")
     nothing = pa.scalar(None, pa.int64())
-    its = pc.if_else(pc.less(pc.abs(numbers), floor), nothing, numbers) if floor else numbers
+    its = pc.if_else(pc.less(pc.abs(numbers), floor), nothing, numbers)  # with the least of 64 bits, whose size is that
     if unit.is_digits:
         dates = nanoseconds_of_digits(pc.fill_null(its, greatest).to_numpy(zero_copy_only=False))
         return pc.if_else(pc.is_valid(its), pa.array(dates), nothing)
@@ -234,6 +236,8 @@ def times_of(column: Any, called: str, counts: Counts) -> Any:
         return whole_times(whole, counts.ends.get(called) or ends_of(whole), counts.small)  # which may be no column
     if pa.types.is_floating(kind):
         plain = pc.if_else(pc.is_nan(plain), pa.scalar(None, kind), plain).cast(pa.float64())
+        if counts_nanoseconds(called):
+            return pc.cast(plain, pa.int64())
         if called in counts.days:
             days = nanoseconds_of_days(pc.fill_null(plain, 0.0).to_numpy())
             return pa.array(days, mask=plain.is_null().to_numpy(zero_copy_only=False))

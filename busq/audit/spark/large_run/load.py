@@ -17,6 +17,8 @@ from busq.audit.certain import untied
 from busq.audit.many import fits
 from busq.audit.spark.large_run import bad_rows, names, readers
 from busq.audit.spark.large_run.checks import EVENTS
+from busq.audit.spark.large_run.expression_columns import InMemory
+from busq.audit.spark.large_run.time_columns import TIMES, check_dates
 from busq.audit.spark.sessions.driver import frame_of
 from busq.trace import TraceError, parquet_head, places, read
 from busq.trace.finding import Finding
@@ -47,8 +49,10 @@ _TYPES = {
 }
 
 _WORDS = ("run", "kind", "label", "group")  # columns that may hold text
-_TIMES = ("time_ns", "commit_ns", "end_ns")
 _LISTS = ("destinations", "clock", "members")
+_BITS_64 = (-(1 << 63), 1 << 63)
+_BOUNDS = dict.fromkeys(("message", "position", "stamp", *TIMES, "clock"), _BITS_64) | {"kind": (-128, 128)}
+_WIDE_KINDS = (T.DecimalType, T.LongType, T.IntegerType, T.ShortType)
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,14 @@ def _load(spark: SparkSession, source: Source) -> Loaded:
     heads, findings = _heads(source)
     if any(len({name.lower() for name in head.columns}) < len(head.columns) for head in heads):
         return _load_read(spark, source, "columns whose names differ in capitals alone")
+    try:
+        return _load_here(spark, source, heads, findings)
+    except InMemory as why:
+        return _load_read(spark, source, str(why))
+
+
+def _load_here(spark: SparkSession, source: Source, heads: Sequence[Head], findings: list[Finding]) -> Loaded:
+    """A run that Spark reads where it stands; InMemory for one with columns that only `busq.trace` understands."""
     if not all(head.is_recorded or (head.is_plain and _may_be_indices(head.path)) for head in heads):
         return _of_names(spark, source, heads, findings)
     tells = source.options.get("field.run", "run") if source.tells_runs else ""
@@ -168,16 +180,31 @@ def _spark_schema(path: str, tells_runs: str) -> T.StructType:
     wanted = {*EVENTS.names, "label"} - {"run"} | {tells_runs}
     with parquet_file(path) as file:
         schema = file.schema_arrow
+        old = {column.path for column in map(file.schema.column, range(len(file.schema.names))) if _is_old(column)}
     if not tells_of_groups(schema):
         wanted -= set(OF_GROUPS)
-    fields = [T.StructField(f.name, _spark_type(path, f)) for f in schema if f.name in wanted and not _is_blank(f)]
-    for column in fields:
-        if column.name not in (*_WORDS, tells_runs) and "string" in column.dataType.simpleString():
-            raise TraceError(f"{path}: column {column.name!r} holds text: expected whole numbers")
-        if (column.name in _LISTS) != isinstance(column.dataType, T.ArrayType):
-            kind, form = column.dataType.simpleString(), "lists of " if column.name in _LISTS else ""
-            raise TraceError(f"{path}: column {column.name!r} is of type {kind}: expected {form}whole numbers")
-    return T.StructType(fields)
+    chosen = [column for column in schema if column.name in wanted and not _is_blank(column)]
+    types = {column.name: T.TimestampType() if column.name in old else _spark_type(column) for column in chosen}
+    for name, kind in types.items():
+        is_text = name not in (*_WORDS, tells_runs) and "string" in kind.simpleString()
+        if is_text or kind.simpleString().count("array") != (name in _LISTS):
+            raise InMemory(f"column {name!r} is of type {kind.simpleString()}")
+    bounds = {name: _BOUNDS[name] for name, kind in types.items() if _is_wider(name, kind)}
+    if not parquet_head.lie_within(path, bounds):
+        raise InMemory(f"numbers in {' or '.join(bounds)} may be too large")
+    check_dates(path, TIMES)
+    return T.StructType([T.StructField(*each) for each in types.items()])
+
+
+def _is_old(column: Any) -> bool:
+    """Return whether a column has times as Spark wrote them once, in 96 bits."""
+    return bool(column.physical_type == "INT96")
+
+
+def _is_wider(name: str, kind: T.DataType) -> bool:
+    """Return whether numbers in a column may be beyond those of EVENTS."""
+    item = kind.elementType if isinstance(kind, T.ArrayType) else kind
+    return name in _BOUNDS and isinstance(item, T.DecimalType if name != "kind" else _WIDE_KINDS)
 
 
 def _may_be_indices(path: str) -> bool:
@@ -186,22 +213,9 @@ def _may_be_indices(path: str) -> bool:
     Numbers of messages beyond 63 bits are names, as in `busq.trace.parquet`.
     """
     with parquet_file(path) as file:
-        groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
         may_be_wide = file.schema_arrow.field("message").type == pa.uint64()
-    bounds = {"process": PROCESSES_MAX, "destinations": PROCESSES_MAX} | ({"message": 1 << 63} if may_be_wide else {})
-    columns = [group.column(place) for group in groups for place in range(group.num_columns)]
-    for column in columns:
-        bound = bounds.get(column.path_in_schema.partition(".")[0])
-        if bound is None:
-            continue
-        ends = column.statistics
-        if ends is None or not ends.has_min_max:
-            if ends is not None and ends.null_count == column.num_values:
-                continue
-            return False
-        if ends.min < 0 or ends.max >= bound:
-            return False
-    return True
+    bounds = dict.fromkeys(("process", "destinations"), (0, PROCESSES_MAX))
+    return parquet_head.lie_within(path, bounds | ({"message": _BITS_64} if may_be_wide else {}))
 
 
 def _is_blank(column: pa.Field) -> bool:
@@ -209,16 +223,16 @@ def _is_blank(column: pa.Field) -> bool:
     return bool(pa.types.is_null(column.type)) and column.name not in REQUIRED
 
 
-def _spark_type(path: str, column: pa.Field) -> T.DataType:
+def _spark_type(column: pa.Field) -> T.DataType:
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return T.ArrayType(_spark_type(path, kind.value_field))
-    if pa.types.is_timestamp(kind) and column.name in _TIMES:
+        return T.ArrayType(_spark_type(kind.value_field))
+    if pa.types.is_timestamp(kind) and column.name in TIMES:
         return T.LongType() if kind.unit == "ns" else T.TimestampType() if kind.tz else T.TimestampNTZType()
     if kind not in _TYPES:
-        raise TraceError(f"{path}: column {column.name!r} is of type {column.type}: expected whole numbers, or text")
+        raise InMemory(f"column {column.name!r} is of type {column.type}")
     return _TYPES[kind]
 
 
@@ -280,7 +294,7 @@ def _column(frame: DataFrame, wanted: T.StructField, there: set[str]) -> Column:
         kind = F.lower(bad_rows.trimmed(F.col("kind")))
         kind_of_word = F.coalesce(F.try_element_at(words, kind), F.lit(UNKNOWN_KIND))
         return F.when(kind != "", kind_of_word).cast("byte").alias("kind")
-    if wanted.name in _TIMES:
+    if wanted.name in TIMES:
         time = bad_rows.nanoseconds(F.col(wanted.name), frame.schema[wanted.name].dataType)
         if time is not None:
             return time.alias(wanted.name)
@@ -309,11 +323,8 @@ def _has_names(events: DataFrame, facts: bad_rows.Facts) -> bool:
 
 
 def _of_names(spark: SparkSession, source: Source, heads: Sequence[Head], findings: Sequence[Finding]) -> Loaded:
-    """A run whose names become numbers where it stands, or in memory."""
-    try:
-        mapped = names.load(spark, source, heads)
-    except names.InMemory as why:
-        return _load_read(spark, source, str(why))
+    """A run whose names become numbers where it stands; InMemory as `names.load`."""
+    mapped = names.load(spark, source, heads)
     path = source.paths[0]
     events, bad, _ = bad_rows.without_bad(conformed(mapped.events), mapped.processes, path=path, counted=mapped.facts)
     return Loaded(

@@ -12,13 +12,13 @@ The tables are read twice for that, and what comes after has numbers alone.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
@@ -26,11 +26,13 @@ from pyspark.sql import types as T  # noqa: N812
 from busq._util.humanize import amount
 from busq.audit.spark.large_run import bad_rows, vague
 from busq.audit.spark.large_run.bad_rows import Facts
+from busq.audit.spark.large_run.expression_columns import InMemory, choices_of, column_of
+from busq.audit.spark.large_run.time_columns import TIMES, check_dates, counts_of, time_of
 from busq.trace import places
 from busq.trace.dataset import hive_keys
 from busq.trace.errors import TraceError
-from busq.trace.expressions import Expression, part_of
-from busq.trace.field_names import Fields, counts_nanoseconds
+from busq.trace.expressions import Expression
+from busq.trace.field_names import Fields
 from busq.trace.finding import Finding
 from busq.trace.foreign import parquet_file, remarks_on
 from busq.trace.guesses import NO_DESTINATIONS, ODD_NAME, plain_names
@@ -39,22 +41,15 @@ from busq.trace.parquet_head import Head
 from busq.trace.run import Source
 from busq.trace.schema import NAMED, Kind
 from busq.trace.tables import UNKNOWN_KIND
-from busq.trace.time_units import DAY_MS, DAYS, NEAR, SECOND, SINCE_DAYS, UNITS, floor_of, unit_of
-from busq.trace.typed_columns import DIGITS, Counting, Counts
+from busq.trace.typed_columns import DIGITS, Counts
 
-__all__ = ["InMemory", "Mapped", "column_of", "load"]
+__all__ = ["Mapped", "load"]
 
 HASHES_MAX = 8  # that are tried before two names with one hash are blamed on something else
 _NEEDED = frozenset({"process", "position", "kind", "message", "destinations"})
 _MASK = (1 << 63) - 1
-_TIMES = ("time_ns", "commit_ns", "end_ns")
-_FRACTIONS = (T.DoubleType, T.FloatType)
 _WHOLE_TYPES = (T.LongType, T.IntegerType, T.ShortType, T.ByteType)
 _SPARK_TYPES = (T.StringType, T.LongType, T.IntegerType, T.ShortType, T.ByteType, T.DecimalType)
-
-
-class InMemory(Exception):
-    """Only the reader in memory understands these tables; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +90,10 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
         if "clock" in there:
             raise InMemory("there are vector clocks")
         at = [places.on_spark(head.path) for head in its]
+        for head in its:
+            check_dates(head.path, {each.text for name in TIMES for each in choices_of(head.columns, name, there)})
         groups.append((_opened(spark, at, keys, there, source), there))
-    counts = _counts(groups, nanoseconds)
+    counts = counts_of(groups, nanoseconds)
     frames, are_numbers = [], True
     for opened, there in groups:
         frame, has_numbers = _named(opened, there, fields, nanoseconds, counts)
@@ -157,64 +154,18 @@ def _opened(
     there: Mapping[str, Expression],
     source: Source,
 ) -> DataFrame:
-    """Return the rows of a run in files that are alike."""
-    frame = spark.read.parquet(*paths)
+    """Return the rows of a run in files that are alike; InMemory where Spark has no type for one of their columns."""
+    try:
+        frame = spark.read.parquet(*paths)
+        _ = frame.columns  # through Connect, this is the first question
+    except AnalysisException as error:
+        raise InMemory(f"Spark does not read these columns: {error.getCondition()}") from None
     for key, value in keys.items():
         frame = frame if key in frame.columns else frame.withColumn(key, F.lit(value))
     if source.tells_runs and "run" in there:
         run = column_of(there["run"], frame).cast("string")
         frame = frame.where(F.coalesce(run, F.lit("")) == source.trace)
     return frame
-
-
-def _counts(groups: Sequence[tuple[DataFrame, Mapping[str, Expression]]], nanoseconds: Container[str]) -> Counts:
-    """Return what the numbers that are times count, by column: the unit is that of a run, not of a file.
-
-    Cost: a pass over these columns, if there are any.
-    """
-    counting = Counting()
-    for frame, there in groups:
-        chosen = {each.text: column_of(each, frame) for name in _TIMES for each in _choices(frame, name, there)}
-        kinds = frame.select(*(column.alias(text) for text, column in chosen.items())).schema
-        types = dict(zip(chosen, (kind.dataType for kind in kinds), strict=True))
-        whole = [text for text, kind in types.items() if _counts_by_size(text, kind, nanoseconds)]
-        fractions = [
-            text for text, kind in types.items() if isinstance(kind, _FRACTIONS) and not counts_nanoseconds(text)
-        ]
-        if not whole and not fractions:
-            continue
-        sizes = [F.nullif(F.abs(chosen[text].cast("decimal(20, 0)")), F.lit(0)) for text in whole]
-        asked = [end(size).cast("string") for size in sizes for end in (F.min, F.max)]
-        asked += [each for text in fractions for each in _how_days(chosen[text])]
-        found = iter(frame.agg(*(end.alias(f"of{place}") for place, end in enumerate(asked))).collect()[0])
-        for text in whole:
-            counting.add_whole(text, (int(next(found) or 0), int(next(found) or 0)))
-        for text in fractions:
-            counting.add_fractions(text, may_be=next(found) is not False, are=bool(next(found)))
-    return counting.counts()
-
-
-def _how_days(column: Column) -> list[Column]:
-    """Return what `busq.trace.time_units.how_days` does, as aggregations."""
-    number = F.nanvl(column.cast("double"), F.lit(None))
-    milliseconds, microseconds = number * DAY_MS, number * 10**6
-    is_near = F.abs(milliseconds - F.rint(milliseconds)) < NEAR
-    return [
-        F.bool_and((number >= DAYS[0]) & (number < DAYS[1]) & is_near),
-        F.bool_or(F.abs(microseconds - F.rint(microseconds)) > NEAR),
-    ]
-
-
-def _choices(frame: DataFrame, name: str, there: Mapping[str, Expression]) -> list[Expression]:
-    """Return where the values of a field stand in a frame, the first first."""
-    if name not in there:
-        return []
-    each = there[name]
-    return [one for one in each.choices if one.is_in(frame.columns)] if each.kind == "choice" else [each]
-
-
-def _counts_by_size(text: str, kind: T.DataType, nanoseconds: Container[str]) -> bool:
-    return isinstance(kind, T.IntegralType) and not counts_nanoseconds(text) and text not in nanoseconds
 
 
 def _named(
@@ -226,7 +177,7 @@ def _named(
 ) -> tuple[DataFrame, bool]:
     """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
     another type than these."""
-    columns = {name: column_of(each, frame) for name, each in there.items() if name not in _TIMES}
+    columns = {name: column_of(each, frame) for name, each in there.items() if name not in TIMES}
     kinds = {field.name: field.dataType for field in frame.select(*(c.alias(n) for n, c in columns.items())).schema}
     lists = kinds["destinations"]
     item = lists.elementType if isinstance(lists, T.ArrayType) else T.NullType()
@@ -239,7 +190,7 @@ def _named(
         _name(columns["message"], kinds["message"]).alias("message"),
         F.filter(F.transform(to, lambda name: _name(name, item)), lambda name: name.isNotNull()).alias("destinations"),
         _name(columns.get("sender", F.lit(None)), kinds.get("sender")).alias("sender"),
-        *(_time(frame, name, there, nanoseconds, counts) for name in ("stamp", *_TIMES)),
+        *(time_of(frame, name, there, nanoseconds, counts) for name in ("stamp", *TIMES)),
         _label(columns, kinds, fields).alias("label"),
     ]
     named = [kinds["process"], kinds["message"], item, kinds.get("sender", T.LongType())]
@@ -274,36 +225,6 @@ def _name(column: Column, kind: Any) -> Column:
     return bad_rows.filled(column) if isinstance(kind, T.StringType) else column.cast("string")
 
 
-def column_of(each: Expression, frame: DataFrame) -> Column:
-    """Return what an expression means in a table that has all of its columns."""
-    if each.kind == "choice":
-        return _first([column_of(one, frame) for one in each.choices if one.is_in(frame.columns)], frame)
-    if each.kind == "text":
-        return F.lit(each.pieces[0])
-    if each.kind == "path":
-        return _path(each.text, frame.columns)
-    parts: list[Column] = [F.lit(each.pieces[0])]
-    for path, text in zip(each.pieces[1::2], each.pieces[2::2], strict=True):
-        parts += [_path(path, frame.columns).cast("string"), F.lit(text)]
-    return F.concat(*parts)
-
-
-def _first(columns: Sequence[Column], frame: DataFrame) -> Column:
-    """Return the first value that is there; as text where the columns have different types."""
-    kinds = {field.dataType for field in frame.select(*(c.alias(str(i)) for i, c in enumerate(columns))).schema}
-    return F.coalesce(*(columns if len(kinds) == 1 else [column.cast("string") for column in columns]))
-
-
-def _path(path: str, names: Sequence[str]) -> Column:
-    """Return a column, or what is inside of it; a field of a list of records is the list of the fields."""
-    path, mark, number = part_of(path)
-    root = Expression(path, (path,), "path").roots(names)[0]
-    column = F.col(f"`{root}`")
-    for step in path[len(root) :].replace("[]", "").split("."):
-        column = column[step] if step else column
-    return F.get(F.split(column.cast("string"), re.escape(mark)), F.lit(number - 1)) if mark else column
-
-
 def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     if not isinstance(kind, T.StringType):
         is_there = column.isNotNull() & (~F.isnan(column) if isinstance(kind, (T.DoubleType, T.FloatType)) else True)
@@ -315,46 +236,6 @@ def _kind(column: Column, kind: Any, fields: Fields) -> Column:
     word = F.lower(bad_rows.trimmed(column))
     known = F.coalesce(F.try_element_at(words, word), F.lit(UNKNOWN_KIND))
     return F.when(word != "", known).cast("tinyint")
-
-
-def _time(
-    frame: DataFrame,
-    name: str,
-    there: Mapping[str, Expression],
-    nanoseconds: Container[str],
-    counts: Counts,
-) -> Column:
-    """Return a time in nanoseconds, or a stamp; InMemory for a type that only `busq.trace` reads."""
-    if name not in there:
-        return F.lit(None).cast("bigint").alias(name)
-    choices = _choices(frame, name, there)
-    return F.coalesce(*(_whole(frame, name, one, nanoseconds, counts) for one in choices)).alias(name)
-
-
-def _whole(frame: DataFrame, name: str, each: Expression, nanoseconds: Container[str], counts: Counts) -> Column:
-    column = column_of(each, frame)
-    kind = frame.select(column.alias(name)).schema[name].dataType
-    time = bad_rows.nanoseconds(column, kind)
-    if time is not None:
-        return time
-    if name != "stamp" and isinstance(kind, _FRACTIONS) and each.text in counts.days:
-        days = F.rint(F.nanvl(column.cast("double"), F.lit(None)) * DAY_MS).cast("bigint")
-        return (days - SINCE_DAYS * DAY_MS) * 10**6
-    if name != "stamp" and isinstance(kind, _FRACTIONS):
-        time, unit = F.nanvl(column.cast("double"), F.lit(None)), F.lit(float(SECOND))
-        for bound, factor in reversed(UNITS):
-            unit = F.when(F.abs(time) >= bound, float(factor)).otherwise(unit)
-        return F.bround(time * unit).cast("bigint")
-    if not isinstance(kind, (T.IntegralType, T.NullType)):
-        raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
-    whole = column.cast("bigint")
-    if name == "stamp" or not _counts_by_size(each.text, kind, nanoseconds):
-        return whole
-    least, greatest = counts.ends.get(each.text, (0, 0))
-    unit, floor = unit_of(greatest, least=least), floor_of(greatest, least)
-    if unit.is_digits:
-        raise InMemory(f"the column of the {name} has dates in digits")
-    return (F.when(F.abs(whole) >= floor, whole) - F.lit(unit.zero)) * F.lit(unit.factor)
 
 
 def _indexed(
@@ -488,7 +369,7 @@ def _numbered(events: DataFrame, indices: Column, number: Column) -> DataFrame:
     index = F.try_element_at(indices, F.col("process")).cast("int")
     to = F.transform("destinations", lambda name: F.try_element_at(indices, name).cast("int"))
     message = F.when(F.col("message").isNotNull(), number)
-    rest = ["position", "kind", "stamp", *_TIMES, "label"]
+    rest = ["position", "kind", "stamp", *TIMES, "label"]
     return events.select(
         index.alias("process"), message.alias("message"), to.alias("destinations"), *(F.col(name) for name in rest)
     )

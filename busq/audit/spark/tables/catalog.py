@@ -25,7 +25,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from busq._util.humanize import amount, listed
 from busq.audit.result import TABLE, RunAudit
-from busq.audit.spark.large_run.names import column_of
+from busq.audit.spark.large_run.expression_columns import column_of
 from busq.audit.spark.large_run.repack import workplace
 from busq.audit.spark.sessions.driver import Progress, interruptible, shares_files
 from busq.audit.spark.sessions.session import busy
