@@ -37,6 +37,7 @@ __all__ = [
     "plain_names",
     "remark",
     "resent",
+    "scattered",
     "tied",
     "unknown_kinds",
     "unordered",
@@ -100,6 +101,15 @@ def unordered(path: str, processes: Sequence[str], *, has_repetitions: bool) -> 
     text = (
         f"{path}: neither positions nor times say in which order the events of {listed(list(processes[:3]))} were:"
         " they are taken as they stand in the files"
+    )
+    return _doubtful("order-guessed", text, len(processes), path, 0, has_repetitions)
+
+
+def scattered(path: str, processes: Sequence[str], *, has_repetitions: bool) -> Finding:
+    """Report processes whose times fall so often from line to line that the order of lines can't be that of events."""
+    text = (
+        f"{path}: times of {listed(list(processes[:3]))} fall from line to line again and again: the lines stand in no"
+        " order, and were taken as they stand; sort them by time"
     )
     return _doubtful("order-guessed", text, len(processes), path, 0, has_repetitions)
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from busq.trace.events import Rows
 from busq.trace.finding import Finding
-from busq.trace.guesses import doubled, tied, unordered
+from busq.trace.guesses import doubled, scattered, tied, unordered
 from busq.trace.run import Source
 from busq.trace.schema import Kind
 from busq.trace.text import BadLines
@@ -28,6 +28,7 @@ from busq.trace.vector_clocks import Event, inspect
 __all__ = ["by_clocks", "in_order"]
 
 _FALLS_MIN = 3  # of times, from line to line, before a clock that goes back is less likely
+_FALLS_SHARE = 1 / 3  # of the lines of a process, from which on they stand in no order: of shuffled ones it is a half
 _ROOM_PER_ROW = 4  # places, where rows are put straight into order
 
 
@@ -49,6 +50,7 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
         is_open |= _fall(rows, "time_ns", len(labels))[rows.process]
     by_time = ~has_position & has_time & (is_open if rows.are_lines else True)
     is_guess = is_open & ~has_time
+    is_scattered = _are_scattered(rows, len(labels))[rows.process] & ~has_position & ~by_time
     by = np.where(has_position, position, np.where(by_time, time, 0))
     if rows.are_lines:
         findings += _falling(source, rows, labels, position, has_position)
@@ -56,7 +58,8 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
     rows.columns.pop("position", None)
     order = _order(rows, by)
     rows.arrange(order)
-    by, by_time, is_guess, has_position = by[order], by_time[order], is_guess[order], has_position[order]
+    by, by_time, has_position = by[order], by_time[order], has_position[order]
+    is_guess, is_scattered = is_guess[order], is_scattered[order]
     del order
     if has_position.any():
         findings += _gaps(source, rows, labels, by, has_position)
@@ -67,11 +70,13 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
         findings.append(tied(path, line, len(ties), has_repetitions=has_repetitions))
     if not rows.are_lines:  # of text, the later line is the later event at one position
         ties = np.union1d(ties, np.flatnonzero(_same_place(rows, by) & has_position[1:]) + 1)
-    is_tied = (is_guess | _beside(rows, by, ties)) if len(ties) else is_guess
-    if is_guess.any():
-        path = source.paths[rows.file[np.flatnonzero(is_guess)[0]]]
-        whose = [labels[process] for process in np.unique(rows.process[is_guess])]
-        findings.append(unordered(path, whose, has_repetitions=has_repetitions))
+    is_tied = is_guess | is_scattered
+    is_tied |= _beside(rows, by, ties) if len(ties) else False
+    for are_open, told in ((is_guess, unordered), (is_scattered, scattered)):
+        if are_open.any():
+            path = source.paths[rows.file[np.flatnonzero(are_open)[0]]]
+            whose = [labels[process] for process in np.unique(rows.process[are_open])]
+            findings.append(told(path, whose, has_repetitions=has_repetitions))
     rows.is_tied = is_tied if is_tied.any() else None
     rows.positions = by if not rows.are_lines and has_position.any() else None
 
@@ -145,6 +150,19 @@ def _is_newest_first(rows: Rows) -> bool:
         return False
     steps = np.diff(column.to_numpy(zero_copy_only=False))[rows.file[1:] == rows.file[:-1]]
     return bool((steps <= 0).all() and (steps < 0).sum() >= _FALLS_MIN)
+
+
+def _are_scattered(rows: Rows, count: int) -> Any:
+    """Return, by process, whether times fall so often from line to line that the lines stand in no order."""
+    column = rows.columns.get("time_ns")
+    if not rows.are_lines or rows.clocks or rows.of_messages.any() or column is None or column.null_count:
+        return np.zeros(count, bool)
+    order = np.argsort(rows.process, kind="stable")
+    process, time = rows.process[order], column.to_numpy(zero_copy_only=False)[order]
+    is_same = process[1:] == process[:-1]
+    falls = np.bincount(process[1:][is_same & (time[1:] < time[:-1])], minlength=count)
+    steps = np.bincount(process[1:][is_same], minlength=count)
+    return (falls >= _FALLS_MIN) & (falls >= _FALLS_SHARE * steps)
 
 
 def _fall(rows: Rows, name: str, count: int) -> Any:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -502,6 +503,20 @@ def test_a_log_with_the_newest_event_first_is_judged_in_the_order_of_its_times(e
     ]
     newest_first(seconds=True, path=tmp_path / f"a.{ending}")  # some have one time
     assert "invalid" not in verdicts(judged(tmp_path)).values()
+
+
+def test_lines_in_no_order_show_none_of_events(tmp_path: Path) -> None:
+    """As a database gives rows that no query sorts; a clock that goes back once or twice is none of that."""
+    ann = [f"ann,send,m{number},bob,{number}" for number in range(40)]
+    bob = [f"bob,deliver,m{number},,{100 + number}" for number in range(40)]
+    shuffled = random.Random(7).sample([*ann, *bob], 80)
+    for lines, verdict in ((shuffled, "unknown"), ([*ann, *bob[20:], *bob[:20]], "invalid")):
+        (tmp_path / "a.csv").write_text("\n".join(["node,event,id,to,time", *lines]) + "\n")
+        run = judged(tmp_path)
+        assert verdicts(run)["fifo"] == verdict
+        told = [one.text for one in run.findings if one.kind == "order-guessed"]
+        assert len(told) == (verdict == "unknown")
+        assert not told or "fall from line to line again and again" in told[0]
 
 
 @pytest.mark.parametrize("whose", ["message", "process"])
