@@ -62,13 +62,13 @@ class Server:
         assert found is not None
         return found[1]
 
-    def busy_pythons(self, seconds: float) -> list[psutil.Process]:
-        """Python's workers below it that have worked for some time."""
+    def busy(self, name: str, seconds: float) -> list[psutil.Process]:
+        """Processes below it, as Python's workers, or Java's executors, that have worked for some time."""
         found = []
         with contextlib.suppress(psutil.Error):
             for one in psutil.Process(self.process.pid).children(recursive=True):
                 with contextlib.suppress(psutil.Error):
-                    if "python" in one.name() and one.cpu_times().user >= seconds:
+                    if name in one.name() and one.cpu_times().user >= seconds:
                         found.append(one)
         return found
 
@@ -172,7 +172,7 @@ def _extensions() -> list[str]:
 def _origin(package: str) -> Path | None:
     for entry in sys.path:
         path = Path(entry) / package
-        if entry and path.exists():
+        if entry and (path.is_dir() or (path.suffix and path.exists())):  # and no command of that name
             return path
     return None
 

@@ -19,13 +19,17 @@ from typing import Any
 
 import pytest
 from conftest import PATIENCE_S, TESTS, wait_until
+from foreign_runs import make_foreign
 from servers import Cluster, Server, cluster, connect_server, environment, variables
 
+from busq.bench.audit_run import Plan
 from busq.trace import Kind, Writer, message_of
 
 pytestmark = pytest.mark.long
 
 RUNS = 30
+ONE_RUN = 5_000  # deliveries
+EXECUTOR_S = (7, 12)  # of computing of an executor, of some 6 to start and 10 to 15 of work
 GRID = """
 seeds = 30
 keep = ["execution_time_s", "packets"]
@@ -114,17 +118,17 @@ def verdicts(found: Any) -> list[Any]:
     return [[run["run"], run["messages"], run["deliveries"], run["verdicts"]] for run in found["runs"]]
 
 
-def kill_one_at_work(place: Cluster, process: subprocess.Popen[str]) -> Server:
-    """Kill a worker, and its executor, in the middle of a task: its Python has worked for a while."""
+def kill_one_at_work(
+    place: Cluster, process: subprocess.Popen[str], name: str = "python", seconds: float = 0.3
+) -> None:
+    """Kill a worker, and its executor, in the middle of a task: its Python, or Java, has worked for a while."""
 
     def at_work() -> list[Server]:
         assert process.poll() is None, process.communicate()
-        return [worker for worker in place.workers if worker.busy_pythons(0.3)]
+        return [worker for worker in place.workers if worker.busy(name, seconds)]
 
     wait_until(lambda: bool(at_work()), what="a task")
-    worker = at_work()[0]
-    worker.kill()
-    return worker
+    at_work()[0].kill()
 
 
 # ---- audits ----
@@ -139,6 +143,25 @@ def test_an_audit_on_a_cluster_says_what_the_core_says(place: Place, traces: Pat
     expected_code, expected = answer(busq("audit", str(traces), "--engine", "c", "--json"))
     assert (code, verdicts(found)) == (expected_code, verdicts(expected))
     assert len(found["runs"]) == RUNS
+
+
+@pytest.mark.parametrize("place", ["standalone"], indirect=True)
+def test_one_run_is_judged_alike_where_a_worker_is_killed(place: Place, tmp_path: Path) -> None:
+    """What a lost worker had of its rows, on the way from names to numbers in order, is made again."""
+    seed = random.randrange(1 << 20)
+    seconds = random.Random(seed).uniform(*EXECUTOR_S)
+    print(f"seed {seed}, killed after {seconds:.1f} s")
+    made = make_foreign(tmp_path / "trace", Plan(ONE_RUN, stamps=False, faults=24, seed=seed), "ids", 4)
+    process = busq("audit", str(tmp_path / "trace"), "--engine", "spark", "--json", *place.words, **place.variables)
+    kill_one_at_work(place.cluster, process, "java", seconds)
+    code, found = answer(process)
+    expected_code, expected = answer(busq("audit", str(tmp_path / "trace"), "--engine", "c", "--json"))
+    assert (code, counts(found)) == (expected_code, counts(expected))
+    assert made["expected"].items() <= counts(found).items()
+
+
+def counts(found: Any) -> dict[str, int]:
+    return {name: verdict["count"] for name, verdict in found["verdicts"].items()}
 
 
 # ---- sweeps ----
