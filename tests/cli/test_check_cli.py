@@ -429,6 +429,7 @@ def test_the_rate_of_the_paper_is_computed_from_its_table() -> None:
         (["mfss", "--property", "none", "--property", "causal"], "exclude each other"),
         (["mfss", "--processes", 8, "--messages", 5], "--messages is 5: expected 1 to 4, 32 of 8 processes together"),
         (["mfss", "--seed", 5], "--seed is for --walks"),
+        (["mfss", "--disk", ""], "--disk is '': expected a directory"),
         (["mfss", "--disk", "/nowhere"], "can be written to (No such file or directory)"),
         (["mfss", "--disk", "/proc"], "--disk is '/proc': expected a directory that files can be written to"),
         (["mfss", "--disk", "/dev/null"], "--disk is '/dev/null': expected a directory"),

@@ -359,6 +359,8 @@ def _disk(given: str | os.PathLike[str] | None, space: int | None, search: str) 
     directory = arguments.path("disk", given)
     if search not in ("auto", "breadth"):
         raise ValueError(f"disk is {directory!r}, and search is {search!r}: expected auto or breadth with a disk")
+    if not directory:
+        raise ValueError("disk is '': expected a directory")
     try:
         tempfile.TemporaryFile(dir=directory).close()
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
