@@ -95,8 +95,8 @@ def run(
 
     `disk` is a directory for what memory has no room for, `disk_space` bytes of it at most (by default nine tenths of
     what is free there): then the search goes breadth first, with the same states and the same verdicts as in memory.
-    It takes some 100 bytes of disk for each state of the two largest levels, and 16 for each other one, in files that
-    have no name, so that nothing is left, whatever ends the process.
+    It takes 16 bytes of disk for each state, and some 100 to 200 more for those of the two largest levels, in files
+    that have no name, so that nothing is left, whatever ends the process.
 
     Where memory, time, depth or the room for packets is not enough, the result has that, and what was seen until then.
     Ctrl-C, in the main thread, raises Interrupted within some tenths of a second.  Errors: ValueError for what cannot
