@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from busq._native import lib
 from busq.audit.result import CHECKS
 from busq.orders import parse
 
@@ -29,7 +30,8 @@ def claims(
     Parameters: `order`, as "bus1" or "lamport:ack=all", or "" where nothing is promised: then completeness, FIFO
     and causal order are expected; `ask` adds names, `allow` takes away; `has_clocks`: the clocks have to be right, too;
     `has_views`: so have the views of groups; `has_deaths`: processes died, so what the order keeps then is claimed of
-    the living; `is_live`: that was on a bus, where bus1 finishes or takes back what the dead began.
+    the living; `is_live`: that was on a bus, where bus1 finishes or takes back what the dead began; with options it is
+    the form in messages, whose sends return before they are done there, so that causes may travel outside of it.
     Errors: ValueError for an unknown order or check.
 
     >>> sorted(claims("", allow=["lost"], ask=["total"]))
@@ -38,12 +40,18 @@ def claims(
     (True, False)
     >>> ["lost" in claims(name, has_deaths=True) for name in ("skeen", "skeen:on_crash=go-on")]
     [False, True]
+    >>> ["side" in claims(name, is_live=True) for name in ("bus1", "bus1:unicast=direct")]
+    [True, False]
     """
     if order:
         promised, options = parse(order)
-        claimed = promised.claims | ({"side"} if promised.side_channels else frozenset())
-        keeps = promised.under_crashes(options) >= {"lost", "uniform"} or (is_live and promised.name == "bus1")
+        has_side = promised.side_channels and not (is_live and options)
+        claimed = promised.claims | ({"side"} if has_side else frozenset())
+        in_memory = is_live and promised.name == "bus1" and not options
+        keeps = promised.under_crashes(options) >= {"lost", "uniform"} or in_memory
         claimed -= {"lost"} if has_deaths and not keeps else set()
+        if is_live and options & lib.BUSQ_ORDER_NODES:  # what a node does not get is not recorded
+            claimed -= {"lost"}
     else:
         claimed = _PLAIN
     if has_clocks:

@@ -245,6 +245,16 @@ def test_an_order_brings_its_claims() -> None:
     assert audit(run, order="causal-matrix", allow=["causal"]).ok
 
 
+def test_the_form_of_bus1_in_messages_claims_less_where_it_is_live() -> None:
+    memory, messages, nodes = (
+        claims(order, is_live=True, has_deaths=has_deaths)
+        for order, has_deaths in (("bus1", True), ("bus1:estimate=best", True), ("bus1:nodes=one", False))
+    )
+    assert memory - messages == {"lost", "side"}  # what the dead began stays open, and a send returns before its end
+    assert memory - nodes == {"lost", "side"}  # what a node does not get is passed over
+    assert {"lost", "side"} <= claims("bus1:nodes=one"), "searched and simulated, all of it is there"
+
+
 def test_a_claim_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown check 'tidy': known are lost"):
         claims("", ask=["tidy"])
