@@ -29,6 +29,7 @@ __all__ = ["by_clocks", "in_order"]
 
 _FALLS_MIN = 3  # of times, from line to line, before a clock that goes back is less likely
 _FALLS_SHARE = 1 / 3  # of the lines of a process, from which on they stand in no order: of shuffled ones it is a half
+_OF_ROWS = ("csv", "ndjson", "text")  # formats that may stand in any order; others are written in that of events
 _ROOM_PER_ROW = 4  # places, where rows are put straight into order
 
 
@@ -50,7 +51,7 @@ def in_order(source: Source, rows: Rows, labels: Sequence[str], findings: list[F
         is_open |= _fall(rows, "time_ns", len(labels))[rows.process]
     by_time = ~has_position & has_time & (is_open if rows.are_lines else True)
     is_guess = is_open & ~has_time
-    is_scattered = _are_scattered(rows, len(labels))[rows.process] & ~has_position & ~by_time
+    is_scattered = _are_scattered(source, rows, len(labels))[rows.process] & ~has_position & ~by_time
     by = np.where(has_position, position, np.where(by_time, time, 0))
     if rows.are_lines:
         findings += _falling(source, rows, labels, position, has_position)
@@ -152,10 +153,11 @@ def _is_newest_first(rows: Rows) -> bool:
     return bool((steps <= 0).all() and (steps < 0).sum() >= _FALLS_MIN)
 
 
-def _are_scattered(rows: Rows, count: int) -> Any:
+def _are_scattered(source: Source, rows: Rows, count: int) -> Any:
     """Return, by process, whether times fall so often from line to line that the lines stand in no order."""
     column = rows.columns.get("time_ns")
-    if not rows.are_lines or rows.clocks or rows.of_messages.any() or column is None or column.null_count:
+    has_own_order = source.format not in _OF_ROWS or rows.clocks or rows.of_messages.any()
+    if has_own_order or column is None or column.null_count:
         return np.zeros(count, bool)
     order = np.argsort(rows.process, kind="stable")
     process, time = rows.process[order], column.to_numpy(zero_copy_only=False)[order]
