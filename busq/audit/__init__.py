@@ -12,9 +12,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from busq._util.on_demand import given
 from busq.audit.order_claims import claims
 from busq.audit.result import CHECKS, INVALID, UNKNOWN, VALID, Audit, Check, RunAudit
 from busq.trace.finding import Finding
@@ -40,11 +40,4 @@ _PLACES = {"audit": "many"}
 
 def __getattr__(name: str) -> Any:
     """Give what needs pyarrow when it is asked for; ImportError names the package to install."""
-    if name not in _PLACES:
-        raise AttributeError(f"module 'busq.audit' has no attribute {name!r}")
-    try:
-        return getattr(importlib.import_module(f"busq.audit.{_PLACES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] != "pyarrow":
-            raise
-        raise ImportError("busq.audit needs pyarrow: pip install 'busq[trace]'", name="pyarrow") from None
+    return given(__name__, _PLACES, name)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from busq._util.files import check_place
+from busq._util.on_demand import is_of_trace
 from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, leave_at_once, option, os_error, print_json, split
 from busq.trace.format_names import FORMATS
 
@@ -137,6 +138,8 @@ def _errors() -> Iterator[None]:
     except click.ClickException:
         raise
     except ImportError as error:
+        if is_of_trace(error):
+            raise Refusal("busq audit needs pyarrow: pip install 'busq[trace]'") from None
         raise Refusal(str(error).replace("busq.trace needs", "busq audit needs")) from None
     except OSError as error:
         raise Refusal(os_error(error)) from None

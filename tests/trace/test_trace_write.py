@@ -238,9 +238,9 @@ def test_a_run_needs_a_log_for_each_process(tmp_path: Path) -> None:
         trace.write(Run(Source("a", "busq", (), 0), ("x", "y"), (SCHEMA.empty_table(),)), tmp_path)
 
 
-WITHOUT_PYARROW = """
+WITHOUT_IT = """
 import sys
-sys.modules["pyarrow"] = None
+sys.modules[sys.argv[1]] = None
 import busq.trace
 try:
     busq.trace.read
@@ -249,10 +249,22 @@ except ImportError as error:
 """
 
 
-def test_without_pyarrow_one_line_says_what_to_install(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT_PYARROW]
+@pytest.mark.parametrize("package", ["pyarrow", "numpy"])
+def test_without_the_extra_one_line_says_what_to_install(tmp_path: Path, package: str) -> None:
+    command = [sys.executable, "-c", WITHOUT_IT, package]
     told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
     assert told == "busq.trace needs pyarrow: pip install 'busq[trace]'\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--explain",), ("--follow",)])
+def test_without_the_extra_an_audit_says_what_to_install(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "log.csv").write_text("process,kind,message,to\na,send,m1,b\n")
+    code = (
+        "import runpy, sys; sys.modules.update(numpy=None, pyarrow=None); runpy.run_module('busq', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", code, "audit", "log.csv", *options]
+    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert (told.returncode, told.stderr) == (2, "busq: busq audit needs pyarrow: pip install 'busq[trace]'\n")
 
 
 def test_importing_busq_trace_does_not_import_pyarrow(tmp_path: Path) -> None:
