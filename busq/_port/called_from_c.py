@@ -13,9 +13,9 @@ from busq.peer import Codec, Message
 
 def misused(called: Any, kind: str, method: str, args: tuple[Any, ...], named: dict[str, Any]) -> None:
     """Raise the TypeError of a call that does not fit the method of a public class; `kind` is Peer, aio.Peer ..."""
-    place, _, name = f"busq.{kind if '.' in kind else f'peer.{kind}'}".rpartition(".")
+    module = sys.modules["busq.aio" if kind.startswith("aio.") else "busq.peer"]  # loaded with what was called
     try:
-        getattr(getattr(sys.modules[place], name), method)(called, *args, **named)
+        getattr(getattr(module, kind.rpartition(".")[2]), method)(called, *args, **named)
     except TypeError as error:
         raise TypeError(str(error).replace(f"{kind}.", f"{type(called).__name__}.", 1)) from None
 

@@ -85,9 +85,8 @@ def ends_of(column: Any) -> tuple[int, int]:
     """Return the least size of whole numbers, but for 0, and the greatest; zeros for none."""
     numbers = column.cast(pa.decimal128(20, 0)) if pa.types.is_uint64(column.type) else column.cast(pa.int64())
     sizes = pc.abs(numbers)
-    ends = pc.min_max(
-        sizes.filter(pc.greater(sizes, 0))
-    ).as_py()  # the least number of 64 bits means that there is none
+    # Above 0: the least number of 64 bits, which means that there is none, has itself for its size.
+    ends = pc.min_max(sizes.filter(pc.greater(sizes, 0))).as_py()
     return int(ends["min"] or 0), int(ends["max"] or 0)
 
 
