@@ -13,7 +13,7 @@
  * between them).
  *
  * A process may be killed, stopped or forked at any instruction: no other process waits for it, and a peer can take
- * over what a dead one of its name had not finished (busq_peer_join_as; shm/death/join.h).
+ * over what a dead one of its name had not finished (busq_peer_join_as; shm/death/take_over.h).
  *
  * Not given: order between messages that share no receiver and no cause, delivery to a process that has died and
  * is not resumed, protection from a process of the same user that writes into the file on purpose (damage is found and

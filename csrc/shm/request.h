@@ -2,7 +2,8 @@
 #ifndef BUSQ_SHM_REQUEST_H
 #define BUSQ_SHM_REQUEST_H
 /*
- * Requests: what the core gives to peers that ask one another; the calls are declared in busq.h.
+ * Requests: what the core gives to peers that ask one another; the calls are declared in busq.h.  What a user of Python
+ * reads when a request fails is raised in busq/_port/requests.py.
  *
  * Guarantee: a reply reaches the asking peer, or is dropped because it asks no more, or its sender learns that it is
  * gone.  Whether the one asked lives is decided by the kernel, for this life of it: a successor that resumes it is

@@ -1,28 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #ifndef BUSQ_SHM_DEATH_JOIN_H
 #define BUSQ_SHM_DEATH_JOIN_H
-/*
- * Joining and taking over; the calls themselves are declared in busq.h.
- *
- * Guarantee: a peer that joins with BUSQ_JOIN_RESUME continues a dead or closed one of the same name: the same slot,
- * the same incarnation, the same queue. Senders that knew the predecessor need not notice; messages that it had sent
- * are as good as before; what it had not received comes now, in order; what it had received and not acknowledged comes
- * again.
- *
- * Mechanism.  The state of a queue is its ring, its head, and the marks in the records: so a successor starts to scan
- * at the head, and asks the marks about everything that stood there before it came (busq_look_inherited in shm/receive/look.h).
- * Heap, free lists and counters are private and derived anew.  A non-durable queue was closed when its peer went, and
- * is opened again.
- *
- * Not given: what was dropped because its slot or memory was needed (grave.h), unless the predecessor was durable.
- */
-#include "shm/burial/grave.h"
+/* Joining: a new peer is made (new_slot.h), or the queue of a dead one taken over (take_over.h).  The calls themselves
+ * are declared in busq.h. */
 #include "shm/memory/peer.h"
 
-/* For the successor of a peer that is gone, and for its removal: takes its name, or returns that it is taken; enters
- * its slot's grave, or returns why that can't be now. */
-int busq_join_take_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes);
-int busq_join_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes);
 /* Joins under a name that no application can give (busq_name_check_hidden). */
 int busq_join_hidden(busq_bus *bus, const char *name, size_t name_bytes, busq_peer **peerp);
 

@@ -13,7 +13,7 @@
  */
 #include "base/error.h"
 #include "shm/burial/grave.h"
-#include "shm/death/join.h"
+#include "shm/death/take_over.h"
 #include "shm/group/group.h"
 #include "shm/memory/names.h"
 #include "shm/message/commit.h"
@@ -89,7 +89,7 @@ static int leftovers_remove(busq_grave *grave, const char *name, size_t name_byt
     uint64_t life;
     if (!busq_name_is(bus, slot, name, name_bytes, &life))
       continue;
-    const int result = busq_join_enter(grave, slot, name, name_bytes);
+    const int result = busq_take_over_enter(grave, slot, name, name_bytes);
     if (result == BUSQ_EMPTY)
       continue;
     if (result)
@@ -116,7 +116,7 @@ int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
   result = busq_grave_open(&grave, bus);
   if (result)
     return result;
-  result = busq_join_take_name(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
+  result = busq_take_over_name(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
   if (!result)
     result = leftovers_remove(&grave, name, name_bytes);
   busq_grave_close(&grave);

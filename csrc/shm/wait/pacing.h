@@ -21,6 +21,7 @@
  */
 #include "shm/memory/peer.h"
 
+/* How long a peer spins, and the most it does: what an application asks for beyond (`spin_us`) is spent in yielding. */
 #define BUSQ_SPIN_NS_MAX 1000u
 
 /* The values that a peer starts with. */
