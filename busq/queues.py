@@ -47,7 +47,8 @@ from busq._queues.pickles import (
 from busq._queues.pipe import Ends
 from busq._queues.process_state import Home, Local, default_home, find_home, home_on, let_go, register
 from busq._queues.shutdown import DROPPED, Ending
-from busq._queues.tasks import TROUBLE, Awaited, Tasks, wait_of
+from busq._queues.tasks import TROUBLE, Awaited, Tasks
+from busq._queues.timeouts import wait_of
 from busq.bus import Bus
 from busq.peer import Message
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Timeouts: seconds of an application, and the nanoseconds of the core."""
+"""The rest of a timeout.  What a timeout may be is read in C (`timeout_read` in csrc/python/argument.c)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ a loop that has ended give way to those of the next one, and the last ones go wi
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,31 +15,23 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from busq import errors
 from busq._native import _core as core
-from busq._port.deadline import Deadline, timeout_ns
+from busq._port.deadline import Deadline
 from busq._port.event_loops import sleep
 from busq._port.sent_count import nothing_sent
 from busq._queues.exception_origin import is_by_handler
 from busq._queues.peers import STOOD_STILL, private_name
 from busq._queues.pickles import not_put
+from busq._queues.timeouts import wait_of
 
 if TYPE_CHECKING:
     from busq._queues.process_state import Home, Local
     from busq.peer import Message
 
-__all__ = ["TROUBLE", "Awaited", "Tasks", "wait_of"]
+__all__ = ["TROUBLE", "Awaited", "Tasks"]
 
 _T = TypeVar("_T")
 TROUBLE = (errors.BusqError, ValueError)  # of the bus; Empty and Full, which are BusqErrors too, come before
 _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
-
-
-def wait_of(block: bool, timeout: float | None) -> float | None:
-    """Turn the words of multiprocessing into ours: there, what is below zero is no time."""
-    with contextlib.suppress(TypeError, ArithmeticError):  # timeout_ns refuses what has no order
-        if timeout is not None and timeout < 0:
-            return 0
-    timeout_ns(timeout)
-    return timeout if block else 0
 
 
 async def _try_so(attempt: Callable[[], Awaitable[Any]], so: type[Exception], timeout: float | None) -> float | None:

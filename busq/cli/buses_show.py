@@ -12,7 +12,7 @@ from rich.text import Text
 
 from busq._util.humanize import amount, duration, size, size_in_use
 from busq.cli.show import narrow, new_table, print_lines, print_whole, yes
-from busq.ops.doctor import waits_of
+from busq.ops.diagnosis import waits_of
 from busq.ops.leftovers import Cleaning
 
 __all__ = ["bus", "buses", "cleaning", "groups", "name_of", "per_s", "printable", "state_of", "unopened"]

@@ -20,7 +20,7 @@ def doctor(names: tuple[str, ...], no_repair: bool, as_json: bool) -> int:
     is wrong and was not repaired.
     """
     from busq.cli import doctor_show
-    from busq.ops import doctor as room
+    from busq.ops import diagnosis as room
 
     with plain_errors():
         reports = room.examine(names, repair=not no_repair)

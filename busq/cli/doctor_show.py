@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The output of `busq doctor` for people."""
+"""The layout of what `busq doctor` found; the words of its findings are in busq/ops/diagnosis.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 from busq._util.humanize import amount, size, size_in_use
 from busq.cli.buses_show import groups, name_of, printable, state_of
 from busq.cli.show import narrow, new_table, print_lines, print_whole
-from busq.ops.doctor import Finding, Report, waits_of
+from busq.ops.diagnosis import Finding, Report, waits_of
 
 __all__ = ["reports"]
 

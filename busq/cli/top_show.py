@@ -13,7 +13,7 @@ import click
 from busq._util.humanize import size
 from busq.cli.buses_show import name_of, per_s, state_of, unopened
 from busq.cli.show import narrow, new_table, print_whole
-from busq.ops.doctor import waits_of
+from busq.ops.diagnosis import waits_of
 
 __all__ = ["busiest"]
 

@@ -26,7 +26,7 @@ import pytest
 from conftest import PATIENCE_S, TESTS, Child, run_command, wait_until
 
 import busq
-from busq.ops import doctor
+from busq.ops import diagnosis as doctor
 
 
 @pytest.fixture
@@ -879,11 +879,11 @@ def test_a_queue_that_cannot_grow_for_want_of_memory_is_told(
     with busq.Bus.create("short", capacity=1024, reserve=False) as bus, bus.join("ann") as ann, bus.join("bob"):
         ann.send("bob", b"")
         for free, levels in ((0, ["wrong"]), (1, ["wrong"]), (10, [])):
-            monkeypatch.setattr("busq.ops.doctor.os.statvfs", lambda _, free=free: disk(free, 4096))
+            monkeypatch.setattr("busq.ops.diagnosis.os.statvfs", lambda _, free=free: disk(free, 4096))
             found = [finding for finding in doctor.examine(["short"])[0].findings if finding.kind == "growth"]
             assert [finding.level for finding in found] == levels
             assert all(finding.peers == ("bob",) and "'bob' can't grow" in finding.text for finding in found)
         for _ in range(1000):
             ann.send("bob", b"")
-        monkeypatch.setattr("busq.ops.doctor.os.statvfs", lambda _: disk(0, 4096))
+        monkeypatch.setattr("busq.ops.diagnosis.os.statvfs", lambda _: disk(0, 4096))
         assert not [finding for finding in doctor.examine(["short"])[0].findings if finding.kind == "growth"]
