@@ -71,7 +71,8 @@ LINES = (
     Line("one_to_one", 2.0, "hyperq"),
     Line("one_to_one", 1.2, "hyperq", busy=BUSY),
     *(Line(regime.name, 0.5, "hyperq") for regime in REGIMES),
-    Line("all_to_all", 1.4, "hyperq"),
+    Line("all_to_all", 2.0, "hyperq"),
+    Line("all_to_all", 1.2, "hyperq", busy=BUSY),
     Line("all_to_all", 3.5, "zmq-push"),
     Line("all_to_all", 3.5, "zmq-pub"),
     Line("all_to_all", 3.5, "iceoryx2"),
@@ -80,13 +81,14 @@ LINES = (
     Line("fan_out", 0.7, "hyperq"),
     Line("ping_pong", 1.2, None),
     Line("ping_pong", 1.5, "c-ring"),
+    Line("ping_pong", 1.5, "c-ring", busy=BUSY),
     Line("ping_pong_asleep", 1.15, "c-floor"),
     Line("one_to_one", 2.0, "hyperq", calls=BATCH),
     Line("one_to_one", 6.0, "faster-fifo-raw", calls=BATCH, peer_calls=BATCH),
     Line("one_to_one", 1.2, "iceoryx2", size_bytes=65536),
-    Line("one_to_one", 1.0, "iceoryx2", size_bytes=1 << 20),
-    Line("one_to_one", 0.5, "c-floor", ours="busq-c"),
-    Line("all_to_all", 0.5, "c-floor", ours="busq-c", peer_workload="one_to_one"),
+    Line("one_to_one", 1.1, "iceoryx2", size_bytes=1 << 20),
+    Line("one_to_one", 0.8, "c-floor", ours="busq-c"),
+    Line("all_to_all", 0.9, "c-floor", ours="busq-c", peer_workload="one_to_one"),
 )
 
 # An operation at 10^6 waiting messages may cost log(10^6) / log(10) times what it costs at 10.
