@@ -59,6 +59,7 @@ __all__ = ["JoinableQueue", "Queue", "SimpleQueue", "put_all"]
 
 _T = TypeVar("_T")
 _BURIAL_PERIOD_S = 0.5
+_LOOK_EACH = 64
 _MOVE_S = 1.0  # a process that is stopped while it puts what waited
 
 
@@ -200,7 +201,7 @@ class _Base(Awaited[_T], Ending):
         self._will_put()
         deadline = NEVER if timeout is None else Deadline(timeout)
         try:
-            if timeout != 0 and not self._local.overflow.items and self._put_late(data, timeout):
+            if timeout != 0 and self._put_late(data, timeout):
                 return
             self._home.must_hold(size_of(data))
             data = joined(data)  # it may wait here beyond this call
@@ -214,13 +215,25 @@ class _Base(Awaited[_T], Ending):
             raise errors.Full(f"{where} stayed full until the timeout: {why}")
 
     def _put_late(self, data: Any, timeout: float | None) -> bool:
-        """Wait a little longer for room; False where none has come."""
-        send = self._home.sender().send
+        """Wait for room for a little longer; False where none has come.
+
+        Behind what waits here, only where that will go soon; to look for that with every call would cost too much.
+        """
+        overflow, send = self._local.overflow, self._home.sender().send
+        waiting = len(overflow.items)
+        if waiting % _LOOK_EACH:
+            return False
+        passed = self._local.passed()
+        if waiting and not overflow.patience.is_quick(passed):
+            return False
 
         def wait(patience_s: float) -> None:
-            send(self._name, data, timeout=patience_s if timeout is None else min(timeout, patience_s))
+            limit = Deadline(patience_s if timeout is None else min(timeout, patience_s))
+            if not overflow.wait(limit):
+                raise errors.Full("what was put before has found no room")
+            send(self._name, data, timeout=limit.left_s())
 
-        return self._local.overflow.patience.spend(wait)
+        return overflow.patience.spend(wait, passed)
 
     def _try_over(self, data: Any) -> bool:
         overflow = self._local.overflow

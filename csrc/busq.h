@@ -269,6 +269,8 @@ int busq_bus_examine_peer(busq_bus *bus, uint32_t slot, busq_peer_facts *facts);
 void busq_bus_examine_peers(busq_bus *bus, busq_peer_facts *facts);
 /* How many places of a peer's queue are taken. */
 int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp);
+/* How many places of a peer's queue were given back so far, as what stood there was taken. */
+int busq_bus_passed(busq_bus *bus, uint64_t target, uint64_t *passedp);
 /* Can its queue hold no more than it does, though it may, for want of memory?  It is asked for. */
 int busq_bus_is_short(busq_bus *bus, uint64_t target, int *is_shortp);
 /* 1 while a peer has neither closed nor died, by the kernel, buried or not; a target out of range is none. */

@@ -27,6 +27,7 @@ _PAUSE_S_MIN, _PAUSE_S_MAX = 0.0002, 0.01
 GRACE_S = 0.002  # a process that gets makes room sooner than a thread would have begun
 _PATIENCE_S = 0.05  # longer than the scheduler keeps a process that gets from its core, where several put
 _PATIENCE_SHARE = 0.5
+_QUICK_S = 0.00002  # for each object that is got: ten times what it takes to put one through the thread
 _BATCH = 100
 _TRIES_UNSAID = 100  # a second
 _STRUCK_S = 1.0  # a call that a handler of a signal ended just before it went on
@@ -70,20 +71,28 @@ def _is_shortage(error: BaseException) -> bool:
 class Patience:
     """How long calls go on waiting for room after the grace: 50 ms at once, and half of all time in the long run.
 
-    Where more processes put and get than there are cores, the one that gets may stand still for longer than the grace,
-    again and again.  What waits in its process meanwhile takes twice the work to be put; and more comes behind it.
-    If no process gets, the first call alone waits.
+    As long as much is got, all of the time: to wait costs less than to put twice.  Where more processes put and get
+    than there are cores, the one that gets may stand still for longer than the grace, again and again.  If no process
+    gets, the first call alone waits.
     """
 
     def __init__(self) -> None:
         self._left_s = _PATIENCE_S
         self._since_s = time.monotonic()
+        self._passed: int | None = None  # before the last wait
 
-    def spend(self, wait: Callable[[float], None]) -> bool:
+    def is_quick(self, passed: int) -> bool:
+        """Whether much was got since the last wait began; `passed` is how much it was ever."""
+        n_got = 0 if self._passed is None else passed - self._passed
+        return n_got * _QUICK_S >= time.monotonic() - self._since_s
+
+    def spend(self, wait: Callable[[float], None], passed: int) -> bool:
         """Call with as many seconds as are left; False if that has raised Full."""
+        is_quick = self.is_quick(passed)
         begun_s = time.monotonic() - GRACE_S  # the grace counts
-        self._left_s = left_s = min(_PATIENCE_S, self._left_s + _PATIENCE_SHARE * (begun_s - self._since_s))
-        self._since_s = begun_s
+        left_s = self._left_s + _PATIENCE_SHARE * (begun_s - self._since_s)
+        self._left_s = left_s = _PATIENCE_S if is_quick else min(_PATIENCE_S, left_s)
+        self._since_s, self._passed = begun_s, passed
         try:
             wait(max(0, left_s - GRACE_S))
             return True

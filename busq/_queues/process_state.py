@@ -295,6 +295,10 @@ class Local:
         """Return whether the queue can't hold one more, for there is no memory for more places."""
         return self._look(self.home.raw.is_short)
 
+    def passed(self) -> int:
+        """Return how many places of the queue were given back so far."""
+        return self._look(self.home.raw.passed)
+
     def depth(self) -> int:
         """Return how many places of the queue are taken."""
         return self._look(self.home.raw.depth)

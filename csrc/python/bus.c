@@ -237,6 +237,16 @@ static PyObject *bus_depth(Bus *self, PyObject *number)
   return busq_bus_depth(self->bus, target, &depth) == BUSQ_OK ? PyLong_FromUnsignedLongLong(depth) : new_ref(Py_None);
 }
 
+/* passed(target): how many places of its queue were given back so far; None where the target is another's by now. */
+static PyObject *bus_passed(Bus *self, PyObject *number)
+{
+  uint64_t passed = 0;
+  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred())
+    return NULL;
+  return busq_bus_passed(self->bus, target, &passed) == BUSQ_OK ? PyLong_FromUnsignedLongLong(passed) : new_ref(Py_None);
+}
+
 /* is_short(target): it can hold no more, for want of memory; None where the target is another's by now. */
 static PyObject *bus_is_short(Bus *self, PyObject *number)
 {
@@ -546,6 +556,7 @@ static PyObject *bus_get_address(Bus *self, void *closure)
 static PyMethodDef bus_methods[] = {{"facts", NOARGS(bus_facts), NULL},
                                     {"peers", NOARGS(bus_peers), NULL},
                                     {"depth", ONE_ARG(bus_depth), NULL},
+                                    {"passed", ONE_ARG(bus_passed), NULL},
                                     {"is_short", ONE_ARG(bus_is_short), NULL},
                                     {"dead", ONE_ARG(bus_dead), NULL},
                                     {"name_at", ONE_ARG(bus_name_at), NULL},

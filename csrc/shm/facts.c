@@ -192,6 +192,15 @@ int busq_bus_depth(busq_bus *bus, uint64_t target, uint64_t *depthp)
   return BUSQ_OK;
 }
 
+int busq_bus_passed(busq_bus *bus, uint64_t target, uint64_t *passedp)
+{
+  const int result = busq_target_check(bus, target);
+  if (result != BUSQ_OK)
+    return result;
+  *passedp = busq_load_acquire(&busq_bus_ring(bus, busq_target_slot(target)).queue->head);
+  return BUSQ_OK;
+}
+
 int busq_bus_is_short(busq_bus *bus, uint64_t target, int *is_shortp)
 {
   const uint32_t slot = busq_target_slot(target);

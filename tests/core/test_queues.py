@@ -479,6 +479,35 @@ def test_put_without_a_limit_waits_for_a_getter_that_stands_still(
     putting.join()
 
 
+def test_put_without_a_limit_waits_behind_what_waits_where_that_soon_goes(
+    shorter: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would wait in the process, too, and all that comes later."""
+    queue: busq.Queue[int] = busq.Queue()
+    for number in range(shorter + 64):
+        queue.put(number, block=False)
+    monkeypatch.setattr(overflow, "_PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(overflow.Patience, "is_quick", lambda patience, passed: True)
+    monkeypatch.setattr(overflow.Overflow, "append", None)
+    putting = threading.Thread(target=queue.put, args=(shorter + 64,))
+    putting.start()
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(shorter + 65)] == list(range(shorter + 65))
+    putting.join()
+
+
+def test_put_waits_no_longer_behind_what_waits_where_no_process_gets(
+    shorter: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue: busq.Queue[int] = busq.Queue()
+    monkeypatch.setattr(overflow, "await_so", lambda is_so, deadline=None: is_so() or pytest.fail("it waits"))
+    for number in range(shorter + 64):
+        queue.put(number, block=False)
+    for number in range(200):
+        queue.put(shorter + 64 + number)
+    monkeypatch.undo()
+    assert [queue.get(timeout=PATIENCE_S) for _ in range(shorter + 264)] == list(range(shorter + 264))
+
+
 @pytest.mark.parametrize("room_ms", [3, 10, 49, 60, None])
 def test_calls_wait_for_half_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch, room_ms: int | None) -> None:
     """So a getter that takes an object each 3 ms slows down none but the first 32."""
@@ -498,11 +527,38 @@ def test_calls_wait_for_half_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch
     patience = overflow.Patience()
     while True:
         now_s += overflow.GRACE_S
-        if not patience.spend(wait):
+        if not patience.spend(wait, n_put):
             break
         n_put += 1
     assert waited_s <= 0.06 + now_s / 2
     assert n_put == {3: 32, 10: 8, 49: 1, 60: 0, None: 0}[room_ms]
+
+
+def test_calls_wait_for_as_long_as_much_is_got(monkeypatch: pytest.MonkeyPatch) -> None:
+    """600 in 12 ms are enough of that, 590 are not."""
+    now_s, n_got = 0.0, 0
+
+    def wait(patience_s: float) -> None:
+        nonlocal now_s
+        now_s += min(patience_s, 0.008)
+        if patience_s < 0.008:
+            raise busq.Full
+
+    monkeypatch.setattr(overflow, "time", types.SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(overflow, "is_by_handler", lambda error: False)
+    patience = overflow.Patience()
+    for turn in range(100):
+        now_s += overflow.GRACE_S
+        n_got += 601  # one for what is rounded off
+        assert patience.spend(wait, n_got), turn
+    n_put = 0
+    while True:
+        now_s += overflow.GRACE_S
+        n_got += 590
+        if not patience.spend(wait, n_got):
+            break
+        n_put += 1
+    assert n_put == 8
 
 
 def puts_and_tells(queue: Any, count: int, told: Any) -> None:
