@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import importlib
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from busq import trace  # noqa: E402
-from busq._util.files import replacing  # noqa: E402
+from busq._util.files import check_place, replacing  # noqa: E402
 from busq.trace import SCHEMA, Kind, Run, Source, TraceError, Writer, message_of  # noqa: E402
 from busq.trace.writer import file_name  # noqa: E402
 
@@ -170,6 +171,35 @@ def test_a_file_that_can_not_take_its_place_is_named_and_leaves_nothing(tmp_path
         file.write(b"text")
     assert caught.value.filename == str(tmp_path / "there")
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_what_is_no_file_is_written_into_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    for path in (pipe, f"/dev/fd/{reader}"):
+        check_place(path)
+        with replacing(path) as file:
+            file.write(b"text")
+        assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_file_behind_a_descriptor_keeps_its_name_and_its_beginning(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb", buffering=0) as opened:
+        opened.write(b"begins, ")
+        with replacing(f"/dev/fd/{opened.fileno()}") as file:
+            file.write(b"ends")
+    assert log.read_bytes() == b"begins, ends"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device is always full here")
+def test_a_full_device_is_named() -> None:
+    with pytest.raises(OSError, match="/dev/full"), replacing("/dev/full") as file:
+        file.write(b"text")
 
 
 def test_written_by_hand_and_by_run_is_the_same(tmp_path: Path) -> None:
