@@ -26,12 +26,12 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     Errors: OSError, which names `path` where the file could not be made or could not take its place.
     """
     if leads_out(path):
-        with _naming(path), open(path, "ab") as stream:  # appended to: /dev/stdout may be a file that has a beginning
+        with naming(path), open(path, "ab") as stream:  # appended to: /dev/stdout may be a file that has a beginning
             yield stream
         return
     folder, name = os.path.split(os.path.abspath(path))
     hidden = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(8)}.tmp")
-    with _naming(path, hidden):
+    with naming(path, hidden):
         try:
             with open(hidden, "xb") as file:  # never through a link; the mode that any new file gets
                 yield file
@@ -42,7 +42,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def _naming(path: str | os.PathLike[str], hidden: str | None = None) -> Iterator[None]:
+def naming(path: str | os.PathLike[str], hidden: str | None = None) -> Iterator[None]:
     """Let errors that name no file, or the hidden one, name `path`."""
     try:
         yield

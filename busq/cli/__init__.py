@@ -9,6 +9,7 @@ prints one object instead of tables.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import Any, NoReturn
@@ -80,6 +81,8 @@ def main() -> NoReturn:
     SIGTERM and SIGHUP end it as Ctrl-C does: it cleans up first.
     """
     outlive_readers()
+    if not os.environ.get("COLUMNS", "").strip("0"):  # 0: of a terminal without a size; tables would be cut to nothing
+        os.environ.pop("COLUMNS", None)
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, _end)

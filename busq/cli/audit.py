@@ -14,7 +14,19 @@ import click
 
 from busq._util.files import check_place
 from busq._util.on_demand import is_of_trace
-from busq.cli.base import JSON, TIMEOUT, Failure, Refusal, examples, leave_at_once, option, os_error, print_json, split
+from busq.cli.base import (
+    JSON,
+    TIMEOUT,
+    Failure,
+    Refusal,
+    check_name,
+    examples,
+    leave_at_once,
+    option,
+    os_error,
+    print_json,
+    split,
+)
 from busq.trace.format_names import FORMATS
 
 if TYPE_CHECKING:
@@ -53,7 +65,13 @@ UNREADABLE = "unreadable"
 @click.option(
     "--field", "fields", metavar="NAME=COLUMN", multiple=True, help="What a column is called, or an expression."
 )
-@click.option("--fields", "fields_file", metavar="FILE", help="A file that says so.  [default: busq.toml beside them]")
+@click.option(
+    "--fields",
+    "fields_file",
+    metavar="FILE",
+    callback=check_name,
+    help="A file that says so.  [default: busq.toml beside them]",
+)
 @click.option("--broadcast", is_flag=True, help="Where no send tells its destinations, each went to all.")
 @click.option("--runs-by", metavar="COLUMN", help="What makes a run of tables: file, folder, none, or a column.")
 @click.option("--order", metavar="ORDER", help="Whose promises are held against it.  [default: what the trace says]")
@@ -87,9 +105,13 @@ UNREADABLE = "unreadable"
     "--explain", is_flag=True, help="Judge nothing: show what would be taken for what, and some rows as read."
 )
 @click.option("--pin", is_flag=True, help="With --explain: write busq.toml beside them, which says so.")
-@click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
-@click.option("--shiviz", metavar="FILE", help="Write what stands around the worst witness here, for ShiViz.")
-@click.option("--diagram", metavar="FILE", help="Draw the worst witness: .svg, .png or .pdf; -: as text.")
+@click.option("--report", metavar="FILE", callback=check_name, help="Write a page for the browser here: .html.")
+@click.option(
+    "--shiviz", metavar="FILE", callback=check_name, help="Write what stands around the worst witness here, for ShiViz."
+)
+@click.option(
+    "--diagram", metavar="FILE", callback=check_name, help="Draw the worst witness: .svg, .png or .pdf; -: as text."
+)
 @click.option(
     "--output", metavar="DIR", help="Add verdicts, findings and figures to the Parquet tables in this folder."
 )

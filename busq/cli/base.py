@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import busq
+from busq._util.files import leads_out, naming
 
 if TYPE_CHECKING:
     from click import ParamType as ParamType
@@ -241,10 +242,40 @@ class Size(ParamType[int]):
         return int(digits) * factor
 
 
+def check_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse a file without a name: what a variable that is not set leaves of it."""
+    if value == "":
+        raise click.BadParameter("a file needs a name", ctx, param)
+    return value
+
+
+def check_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse, before a long run, a file that can't be written."""
+    check_name(ctx, param, value)
+    if value is None:
+        return None
+    directory = os.path.dirname(value) or "."
+    if os.path.isdir(value):
+        raise click.BadParameter(f"{value} is a directory", ctx, param)
+    if not leads_out(value) and not (os.path.isdir(directory) and os.access(directory, os.W_OK)):
+        raise click.BadParameter(f"{value}: {directory} is no directory that can be written to", ctx, param)
+    if os.path.exists(value) and not os.access(value, os.W_OK):
+        raise click.BadParameter(f"{value} can't be written", ctx, param)
+    return value
+
+
+def check_folder(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse a folder without a name: the one where the command was called is "."."""
+    if value == "":
+        raise click.BadParameter("a folder needs a name", ctx, param)
+    return value
+
+
 def check_picture(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Refuse, before a long run, a picture that can't be written."""
     from busq.lab import picture_path
 
+    check_file(ctx, param, value)
     fault = picture_path.fault(value) if value else None
     if fault:
         raise click.BadParameter(fault, ctx, param)
@@ -329,7 +360,7 @@ def leave_at_once(code: int) -> NoReturn:
 
 def write_text(path: str, text: str) -> None:
     """Write a file, and report it."""
-    with plain_errors(), open(path, "w", encoding="utf-8") as file:
+    with plain_errors(), naming(path), open(path, "w", encoding="utf-8") as file:
         file.write(text)
     wrote(path)
 

@@ -13,6 +13,7 @@ from busq.cli.base import (
     ParamType,
     Refusal,
     Size,
+    check_file,
     check_picture,
     examples,
     no_space_refused,
@@ -53,28 +54,6 @@ class Counts(ParamType["int | list[int]"]):
         except ValueError:
             self.fail(f"{value!r}: expected whole numbers, like 3 or 2,1,1", param, ctx)
         return counts if len(counts) > 1 else counts[0]
-
-
-def check_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Refuse, before a long run, a file that can't be written."""
-    if value is None:
-        return None
-    if not value:
-        raise click.BadParameter("a file needs a name", ctx, param)
-    directory = os.path.dirname(value) or "."
-    if os.path.isdir(value):
-        raise click.BadParameter(f"{value} is a directory", ctx, param)
-    if not os.path.isdir(directory) or not os.access(directory, os.W_OK):
-        raise click.BadParameter(f"{value}: {directory} is no directory that can be written to", ctx, param)
-    if os.path.exists(value) and not os.access(value, os.W_OK):
-        raise click.BadParameter(f"{value} can't be written", ctx, param)
-    return value
-
-
-def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """Refuse, before a long run, a picture that can't be written, or has no name."""
-    check_file(ctx, param, value)
-    return check_picture(ctx, param, value)
 
 
 @click.command(
@@ -149,7 +128,7 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option(
     "--scenario", "scenario_path", callback=check_file, metavar="FILE", help="Write a violation as a scenario."
 )
-@click.option("--diagram", "diagram_path", callback=check_drawing, metavar="FILE", help="Draw it: .svg, .png, .pdf.")
+@click.option("--diagram", "diagram_path", callback=check_picture, metavar="FILE", help="Draw it: .svg, .png, .pdf.")
 @click.option("--counterexample", "json_path", callback=check_file, metavar="FILE", help="Write it as JSON.")
 @click.option("--replay", "replay_path", metavar="FILE", help="Play a counterexample, or scenario, on the code again.")
 @click.option("--members", type=int, metavar="N", help="groups: in the first view.  [default: all but two]")
@@ -163,7 +142,7 @@ def check_drawing(ctx: click.Context, param: click.Parameter, value: str | None)
 @click.option("--table1", is_flag=True, help="Table 1 of the Cykas paper, measured here.")
 @click.option("--all", "is_all", is_flag=True, help="Every order, at the bound of the documentation's table.")
 @click.option("--lattice", is_flag=True, help="Which order keeps which property, promised or not.")
-@click.option("--plot", callback=check_drawing, metavar="FILE", help="Draw the table of --lattice: .png, .svg or .pdf.")
+@click.option("--plot", callback=check_picture, metavar="FILE", help="Draw the table of --lattice: .png, .svg or .pdf.")
 @click.option("--markdown", is_flag=True, help="Print the table of --table1, --all or --lattice as Markdown.")
 @JSON
 def check(order: str | None, **options: Any) -> int:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq.cli.base import JSON, Refusal, check_picture, examples, option, plain_errors, print_json, write_text, wrote
+from busq.cli.base import (
+    JSON,
+    Refusal,
+    check_file,
+    check_picture,
+    examples,
+    option,
+    plain_errors,
+    print_json,
+    write_text,
+    wrote,
+)
 
 if TYPE_CHECKING:
     from busq.lab.execution import Execution
@@ -42,7 +53,9 @@ WEAKEST_FIRST = ("lost", "duplicated", "phantom", "fifo", "causal", "consistent"
     "--mark", type=click.Choice([*WEAKEST_FIRST, "synchronous"]), help="Mark where this is broken, promised or not."
 )
 @click.option("--title", metavar="TEXT", help="A line above the picture.")
-@click.option("--keep", metavar="FILE", help="Write the execution here, as JSON that this command reads.")
+@click.option(
+    "--keep", metavar="FILE", callback=check_file, help="Write the execution here, as JSON that this command reads."
+)
 @click.option("--classes", is_flag=True, help="Print which classes of executions this one belongs to, too.")
 @click.option("--list", "is_list", is_flag=True, help="List the plays that can be named, and end.")
 @JSON

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import busq
-from busq.cli.base import JSON, TIMEOUT, Refusal, check_number, examples, plain_errors, print_json
+from busq.cli.base import JSON, TIMEOUT, Refusal, check_folder, check_number, examples, plain_errors, print_json
 
 if TYPE_CHECKING:
     from busq.trace.recorder import Recording
@@ -24,6 +24,7 @@ RECORD = click.option(
     "--record",
     metavar="DIR",
     type=click.Path(file_okay=False),
+    callback=check_folder,
     help="Write a trace of it there, in a folder named after the order.",
 )
 
@@ -52,7 +53,7 @@ def _check_limit(ctx: click.Context, param: click.Parameter, value: float | None
     epilog=examples("busq record orders trace", "busq record orders trace --seconds 60 --json", "busq audit trace"),
 )
 @click.argument("name")
-@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False), callback=check_folder)
 @click.option("--seconds", type=TIMEOUT, callback=_check_seconds, help="End after so long.")
 @click.option(
     "--ring",

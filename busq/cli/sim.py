@@ -15,6 +15,8 @@ from busq.cli.base import (
     JSON,
     Group,
     Refusal,
+    check_file,
+    check_folder,
     examples,
     finish,
     option,
@@ -85,13 +87,12 @@ def _config(options: dict[str, Any], order: str, **more: bool) -> Config:
 @PARTITIONS
 @CRASHES
 @click.option("--no-judge", is_flag=True, help="Measure only; ask no observer.")
-@click.option(
-    "--record", type=click.Path(dir_okay=False), metavar="FILE", help="Write all events, for `busq diagram`; one order."
-)
+@click.option("--record", metavar="FILE", callback=check_file, help="Write all events, for `busq diagram`; one order.")
 @click.option(
     "--traces",
     type=click.Path(file_okay=False),
     metavar="DIR",
+    callback=check_folder,
     help="Write a trace for `busq audit`, in a folder for each order.",
 )
 @WORKERS

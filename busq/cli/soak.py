@@ -7,7 +7,18 @@ from typing import Any
 
 import click
 
-from busq.cli.base import JSON, PATIENCE, Failure, check_picture, examples, finish, option, plain_errors, wrote
+from busq.cli.base import (
+    JSON,
+    PATIENCE,
+    Failure,
+    check_folder,
+    check_picture,
+    examples,
+    finish,
+    option,
+    plain_errors,
+    wrote,
+)
 
 
 @click.command(
@@ -26,7 +37,13 @@ from busq.cli.base import JSON, PATIENCE, Failure, check_picture, examples, fini
     show_default=True,
     help="What they do: send messages, or be members of groups, watch, own nodes, keep replicas.",
 )
-@click.option("--ledgers", metavar="DIR", type=click.Path(file_okay=False), help="Keep what the workers wrote down.")
+@click.option(
+    "--ledgers",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    callback=check_folder,
+    help="Keep what the workers wrote down.",
+)
 @click.option(
     "--plot", metavar="FILE", callback=check_picture, help="Write a histogram of waiting: .png, .svg or .pdf."
 )

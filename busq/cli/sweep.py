@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq.cli.base import JSON, Failure, Refusal, check_picture, examples, finish, os_error, print_json, wrote
+from busq.cli.base import (
+    JSON,
+    Failure,
+    Refusal,
+    check_file,
+    check_folder,
+    check_picture,
+    examples,
+    finish,
+    os_error,
+    print_json,
+    wrote,
+)
 
 if TYPE_CHECKING:
     from busq.lab.sweep import Engine, Grid, SweepResult
@@ -29,7 +41,9 @@ __all__ = ["sweep"]
 )
 @click.argument("source", metavar="[GRID.toml | NAME]", required=False)
 @click.option("--list", "lists", is_flag=True, help="List the grids that come with busq.")
-@click.option("--out", metavar="DIR", help="Where results go, and are looked for.  [default: NAME.sweep]")
+@click.option(
+    "--out", metavar="DIR", callback=check_folder, help="Where results go, and are looked for.  [default: NAME.sweep]"
+)
 @click.option(
     "--engine",
     type=click.Choice(("spark", "pool")),
@@ -50,7 +64,7 @@ __all__ = ["sweep"]
     callback=check_picture,
     help="Draw it: .png, .svg or .pdf; several pictures: FILE, and FILE-NAME for the others.",
 )
-@click.option("--report", metavar="FILE", help="Write a page for the browser here: .html.")
+@click.option("--report", metavar="FILE", callback=check_file, help="Write a page for the browser here: .html.")
 @JSON
 def sweep(source: str | None, lists: bool, as_json: bool, **options: Any) -> int:
     """Run a grid of simulations, as many as are missing, and print what they come to.

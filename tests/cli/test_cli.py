@@ -152,6 +152,17 @@ def test_what_nobody_promised_is_not_shown_as_a_fault(buses: Path) -> None:
         (["recv", "orders"], "busq recv: Missing option '--name'"),
         (["recv", "orders", "--name", "bob", "--count", "0"], "busq recv: Invalid value for '--count'"),
         (["send", "orders", "bob", "--timeout", "-1"], "busq send: Invalid value for '--timeout'"),
+        (["replay", "/dev/null", "--plot", ""], "busq replay: Invalid value for '--plot': a file needs a name"),
+        (["replay", "/dev/null", "--record", ""], "busq replay: Invalid value for '--record': a folder needs a name"),
+        (["record", "orders", ""], "busq record: Invalid value for 'DIR': a folder needs a name"),
+        (["audit", "/dev/null", "--report", ""], "busq audit: Invalid value for '--report': a file needs a name"),
+        (["audit", "/dev/null", "--fields", ""], "busq audit: Invalid value for '--fields': a file needs a name"),
+        (["diagram", "deadlock", "--keep", ""], "busq diagram: Invalid value for '--keep': a file needs a name"),
+        (["sim", "fig4", "--plot", ""], "busq sim fig4: Invalid value for '--plot': a file needs a name"),
+        (["sim", "run", "--record", "/nowhere/x"], "/nowhere is no directory that can be written to"),
+        (["sim", "run", "--traces", ""], "busq sim run: Invalid value for '--traces': a folder needs a name"),
+        (["soak", "--ledgers", ""], "busq soak: Invalid value for '--ledgers': a folder needs a name"),
+        (["sweep", "map", "--out", ""], "busq sweep: Invalid value for '--out': a folder needs a name"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(buses: Path, arguments: Sequence[str], line: str) -> None:
@@ -159,6 +170,15 @@ def test_what_cannot_be_is_refused_in_one_line(buses: Path, arguments: Sequence[
     assert (result.exit_code, result.stdout) == (2, "")
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_terminal_of_no_width_is_one_without_a_size(buses: Path) -> None:
+    command = [sys.executable, "-m", "busq", "diagram", "query-reply"]
+    shown = [
+        subprocess.run(command, env=os.environ | {"COLUMNS": width}, capture_output=True, timeout=PATIENCE_S)
+        for width in ("0", "80")
+    ]
+    assert shown[0].stdout == shown[1].stdout != b""
 
 
 # ---- replay ----
