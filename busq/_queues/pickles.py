@@ -170,7 +170,7 @@ def loads_packed(
 
 def unpack_copies(payload: memoryview) -> Callable[[], Any]:
     """Return what unpickles an object with buffers of its own: bytes, or bytearrays where they could be written."""
-    return _unpack(payload, lambda buffer, is_writable: bytearray(buffer) if is_writable else bytes(buffer))
+    return _unpack(payload, core.own_copy)
 
 
 def unpack_views(payload: memoryview) -> Callable[[], Any]:

@@ -86,7 +86,7 @@ static int module_exec(PyObject *module)
   pthread_once(&once, end_with_interpreter);
   busq_state *state = PyModule_GetState(module);
   PyMethodDef *const functions[] = {bus_functions,  port_functions,    send_functions,     filter_functions,    ask_functions,
-                                    node_functions, message_functions, pickling_functions, overflow_functions, async_port_functions};
+                                    node_functions, message_functions, pickling_functions, copy_functions,     overflow_functions,  async_port_functions};
   if (add_types(module, state) < 0 || add_errors(state) < 0)
     return -1;
   for (int i = 0; i < N_KINDS; i++)

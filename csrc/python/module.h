@@ -78,7 +78,7 @@ PyObject *helper(busq_state *state, const char *name);
 extern PyType_Spec peer_owner_spec, port_spec, message_spec, draft_spec, handle_spec, node_spec, bus_spec, note_spec, request_spec,
     pin_spec, shown_spec, async_port_spec, awaiting_spec;
 extern PyMethodDef bus_functions[], port_functions[], send_functions[], filter_functions[], ask_functions[], node_functions[],
-    message_functions[], pickling_functions[], overflow_functions[], async_port_functions[];
+    message_functions[], pickling_functions[], copy_functions[], overflow_functions[], async_port_functions[];
 
 /* Objects of these types are made by the library alone.  The flag has a name since 3.10, but not in every header of the limited API. */
 #ifndef Py_TPFLAGS_DISALLOW_INSTANTIATION

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import enum
 import gc
 import multiprocessing
@@ -11,6 +12,7 @@ import os
 import pickle
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -401,3 +403,43 @@ def test_a_task_whose_worker_looked_at_it_when_it_was_killed_comes_again() -> No
         tasks.task_done()
     tasks.join()
     assert all((view == view[0]).all() for view in kept)
+
+
+# ---- copies ----
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 4095, 4096, (4 << 20) - 1, 4 << 20, (5 << 20) + 17])
+@pytest.mark.parametrize("is_writable", [False, True])
+def test_a_copy_has_memory_of_its_own(size: int, is_writable: bool) -> None:
+    content = os.urandom(size + 1)
+    for first in (0, 1):
+        copy = core.own_copy(memoryview(content)[first : first + size], is_writable)
+        assert type(copy) is (bytearray if is_writable else bytes)
+        assert copy == content[first : first + size]
+    with pytest.raises(TypeError, match="buffer"):
+        core.own_copy(17, is_writable)  # type: ignore[arg-type]
+
+
+def flags_at(address: int) -> set[str]:
+    """Return what the kernel notes of the memory there."""
+    is_it = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if "-" in words[0] and not words[0].endswith(":"):
+            begin, end = (int(number, 16) for number in words[0].split("-"))
+            is_it = begin <= address < end
+        elif is_it and words[0] == "VmFlags:":
+            return set(words[1:])
+    raise AssertionError(address)
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="needs huge pages")
+def test_a_large_array_is_got_into_huge_pages() -> None:
+    """To map it page by page takes several times as long as to copy it."""
+    size = 48 << 20  # beyond what the allocator keeps
+    bus = busq.Bus.create("frames", arena=64 << 20)
+    queue: busq.Queue[Any] = busq.Queue(bus=bus)
+    queue.put(np.ones(size, "u1"))
+    array = queue.get(timeout=PATIENCE_S)
+    assert array.flags.writeable
+    assert "hg" in flags_at(ctypes.addressof(ctypes.c_char.from_buffer(array)) + size // 2)
