@@ -133,8 +133,10 @@ def nanoseconds_of_digits(numbers: Any) -> Any:
     date, time = seconds // 10**6, seconds % 10**6
     year, month, day = date // 10**4, date // 100 % 100, date % 100
     hour, minute, second = time // 10**4, time // 100 % 100, time % 100
-    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    first, after = (each.astype("datetime64[D]").astype(np.int64) for each in (months, months + 1))
+    months = (year - 1970) * 12 + month - 1
+    first, after = (
+        each.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) for each in (months, months + 1)
+    )
     is_date = (month >= 1) & (month <= 12) & (day >= 1) & (day <= after - first)
     is_date &= (hour < 24) & (minute < 60) & (second <= 60)
     if not is_date.all():

@@ -597,7 +597,8 @@ def test_rings_go_with_the_recording_with_the_bus_or_with_gc(
     assert not ring_files()
     orphan = Path(os.environ["BUSQ_DIR"]) / ".busq-0123456789abcdef-trace-0123456789abcdef"
     orphan.touch()
-    assert [(one.kind, one.name) for one in leftovers.collect().removed] == [("trace", orphan.name)]
+    removed = leftovers.collect().removed  # what other tests have left goes, too
+    assert [one.name for one in removed if one.kind == "trace"] == [orphan.name]
     assert not orphan.exists()
 
 
