@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from busq.audit import certain, native, unknown
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, Check, RunAudit
-from busq.audit.spark.large_run import bad_rows, file_stream, islands, layout
+from busq.audit.spark.large_run import bad_rows, crowns, file_stream, islands, layout
 from busq.audit.spark.large_run import checks as relations
 from busq.audit.spark.large_run.doubtful_messages import (
     named_messages,
@@ -222,7 +222,8 @@ def _laid_out(
         by_relations = ("clock" in judged and summary.total("clocks")) or (
             "views" in judged and summary.total("grouped")
         )
-        return not by_relations and observers_memory(judged, events, summary.total("sends")) <= budget
+        needed = observers_memory(judged - {crowns.OF_CROWNS}, events, summary.total("sends"))
+        return not by_relations and needed <= budget
 
     with layout.laid_out(spark, loaded, takes_any_names) as moved:
         yield moved
@@ -275,6 +276,9 @@ def _judge(
     if names:
         certificate = certify(case, summary, are_restamped=prints.are_restamped)
         found.checks, names = certified(certificate, names)
+    if crowns.do_not_fit(case, names, budget):
+        found.checks[crowns.OF_CROWNS] = crowns.judged(spark, case, budget)
+        names.remove(crowns.OF_CROWNS)
     if _takes_files(case, names, prints, budget):
         of_files = _judge_files(case, names, wanted)
         found, names = replace(of_files, checks=found.checks | of_files.checks), []

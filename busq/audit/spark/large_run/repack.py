@@ -169,6 +169,7 @@ def _write(batches: Iterator[pa.RecordBatch], folder: str) -> Iterator[pa.Record
                     facts = {"process": process, "position": rows["position"][0].as_py(), "path": path}
                     yield pa.RecordBatch.from_pylist([facts], schema=_FILE)
                 writer.write_table(pa.Table.from_batches([rows]).cast(schema))
+    pa.default_memory_pool().release_unused()  # the worker stays, and others want its memory
 
 
 def _by_process(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

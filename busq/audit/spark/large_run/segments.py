@@ -154,6 +154,7 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
             facts = look_at(row["process"], row["path"])
+            pa.default_memory_pool().release_unused()  # the worker stays, and others judge what it found
             yield pa.RecordBatch.from_pylist([{"place": row["place"], **facts}], schema=schema)
 
 
