@@ -539,6 +539,20 @@ def test_ctrl_c_and_death_end_a_pool_at_once_and_leave_nobody(how: signal.Signal
         assert "pool.Stopped: stopped" in complaint
 
 
+def heeds_ctrl_c(pid: int) -> bool:
+    """Whether a process neither blocks nor ignores it."""
+    lines = dict(line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "Sig" in line)
+    return not (int(lines["SigBlk"], 16) | int(lines["SigIgn"], 16)) >> (signal.SIGINT - 1) & 1
+
+
+def test_workers_that_are_starting_do_not_heed_ctrl_c_either() -> None:
+    with pool.workers(2) as started:
+        result = started.submit(abs, -1)
+        assert [heeds_ctrl_c(pid) for pid in started._processes] == [False] * len(started._processes)
+        assert heeds_ctrl_c(os.getpid())
+        assert result.result() == 1
+
+
 def test_a_worker_that_is_killed_is_told(tmp_path: Path) -> None:
     with begun(tmp_path, 2) as (started, workers):
         workers[0].kill()

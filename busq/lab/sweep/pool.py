@@ -8,7 +8,7 @@ Guarantee. Results come in the order of the configurations, whatever the number 
 Ctrl-C, and after the death of the caller by any signal no process of the pool stays. Simulations that need much memory
 do not run at once.
 
-Mechanism. Workers ignore Ctrl-C, which a terminal sends to them too, and hold the reading end of a pipe, the
+Mechanism. Workers begin with Ctrl-C, which a terminal sends to them too, blocked, then ignore it, and hold the reading end of a pipe, the
 lifeline, whose other end only the caller has. A thread of each worker waits for its end. It ends when the caller
 closes it or dies, and the worker leaves at once, even from the middle of a simulation.
 """
@@ -25,7 +25,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, as_
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
+from busq._util.processes import uninterrupted
 from busq.lab.sim import Config, Result, run
 from busq.lab.sweep import result_files
 from busq.lab.sweep.answers import answers
@@ -110,6 +112,14 @@ def _run_pool(configs: Sequence[Config], order: Sequence[int], jobs: int, tell: 
                 tell(running.pop(future), future.result())
 
 
+class _Workers(ProcessPoolExecutor):
+    """A pool that starts its processes, which it does where it gets work, with Ctrl-C held back."""
+
+    def submit(self, *call: Any, **named: Any) -> Future[Any]:
+        with uninterrupted():
+            return super().submit(*call, **named)
+
+
 @contextlib.contextmanager
 def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """Give a pool of so many processes that end with the block, however that ends, and with this process.
@@ -122,7 +132,7 @@ def workers(jobs: int) -> Iterator[ProcessPoolExecutor]:
     """
     context = multiprocessing.get_context("spawn")
     watched, lifeline = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(watched,))
+    pool = _Workers(jobs, mp_context=context, initializer=_begin, initargs=(watched,))
     try:
         yield pool
     except BrokenProcessPool:
@@ -153,6 +163,7 @@ def _fitting(configs: Sequence[Config], waiting: Sequence[int], running: Sequenc
 def _begin(lifeline: Connection) -> None:
     """What a worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def watch() -> None:
         try:
