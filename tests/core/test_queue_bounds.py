@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -48,3 +50,24 @@ def test_an_object_of_that_size_comes_from_another_process(fork: Callable[..., C
     assert (used_bytes(queue) > size) == views
     del large
     assert used_bytes(queue) < 1 << 20
+
+
+PROGRAM = """
+import pathlib, sys, busq
+
+def own_kb():
+    lines = pathlib.Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
+
+queues = [busq.Queue() for _ in range(20)]
+before = own_kb()
+queues += [busq.Queue() for _ in range(200)]
+print((own_kb() - before) // 200)
+"""
+
+
+def test_a_queue_takes_little_memory_of_the_process_itself() -> None:
+    """As much as there are places on its bus, and nothing for each piece of the arena, which has 32,768 of them."""
+    command = [sys.executable, "-c", PROGRAM]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert int(run.stdout) < 160

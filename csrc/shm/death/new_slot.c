@@ -186,7 +186,7 @@ int busq_new_slot_take(busq_peer *peer, busq_grave *grave, const char *name, siz
   const bool is_shared = peer->receiver.is_consumer || (peer->life_flags & BUSQ_LIFE_SHARED);
   result = is_shared ? BUSQ_OK : busq_reserve_own(bus, peer->slot);
   if (!result)
-    result = busq_arena_init(&peer->sender.arena, bus, peer->slot);
+    busq_arena_init(&peer->sender.arena, bus, peer->slot);
   if (!result && busq_life_hold(peer->lock_fd, peer->slot) < 0)
     result = busq_error_system("can't lock peer slot %u of bus \"%s\"", peer->slot, bus->name);
   if (!result) {

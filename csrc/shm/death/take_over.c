@@ -109,10 +109,9 @@ static int predecessor_continue(busq_peer *peer, busq_grave *grave, uint32_t slo
         (int)name_bytes, name, bus->name, life & BUSQ_LIFE_SHARED ? "a shared queue" : "a single reader");
   if (!result) {
     predecessor_settle(bus, slot);
-    result = busq_arena_init(&peer->sender.arena, bus, slot);
-  }
-  if (!result)
+    busq_arena_init(&peer->sender.arena, bus, slot);
     result = busq_arena_adopt(&peer->sender.arena);
+  }
   if (!result && busq_life_hold(peer->lock_fd, slot) < 0)
     result = busq_error_system("can't lock peer slot %u of bus \"%s\"", slot, bus->name);
   if (!result)

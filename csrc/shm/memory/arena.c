@@ -71,7 +71,7 @@ static inline bool line_reserve(busq_arena_class *class)
 
 /* ---- taking ---- */
 
-int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot)
+void busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot)
 {
   memset(arena, 0, sizeof *arena);
   arena->bus = bus;
@@ -80,11 +80,6 @@ int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot)
   arena->class_limit = limit < BUSQ_SIZE_CLASSES ? limit : BUSQ_SIZE_CLASSES;
   for (uint32_t class = 0; class < BUSQ_SIZE_CLASSES; class++)
     arena->classes[class].carving = BUSQ_ARENA_NONE;
-  arena->tally = calloc(bus->geometry.extents, sizeof *arena->tally);
-  if (!arena->tally)
-    return busq_error(BUSQ_NO_SPACE, "no memory for the extent tally (%llu extents)",
-                      (unsigned long long)bus->geometry.extents);
-  return BUSQ_OK;
 }
 
 void busq_arena_deinit(busq_arena *arena)
@@ -94,7 +89,6 @@ void busq_arena_deinit(busq_arena *arena)
     free(arena->classes[class].line);
   }
   free(arena->inherited);
-  free(arena->tally);
   memset(arena, 0, sizeof *arena);
 }
 
@@ -465,11 +459,15 @@ static void class_give_back(busq_arena *arena, uint32_t index)
 }
 
 /* Every extent of which nothing is used; costs as much as there are free records and extents. True where some became
- * common. */
+ * common.  The tally is made for this alone: it is large where the arena is, and most peers never come here.  Where
+ * there is no memory for it, a later call gives back. */
 static bool extents_give_back(busq_arena *arena)
 {
   const uint64_t owned = arena->owned;
   busq_run_collect_ends(arena->bus, arena->slot);
+  arena->tally = arena->slabs_end ? calloc(arena->slabs_end, sizeof *arena->tally) : NULL;
+  if (!arena->tally)
+    return false;
   for (uint32_t index = 0; index < arena->class_limit; index++) {
     if (!arena->classes[index].stack_count)
       continue;
@@ -477,6 +475,8 @@ static bool extents_give_back(busq_arena *arena)
       class_give_back(arena, index);
     memset(arena->tally, 0, arena->slabs_end * sizeof *arena->tally);
   }
+  free(arena->tally);
+  arena->tally = NULL;
   return arena->owned < owned;
 }
 

@@ -53,7 +53,7 @@ typedef struct {
   uint64_t credit;      /* looks that were earned by calls, and by records that came free, since extents were last given back */
   uint32_t *inherited;  /* slab extents of a predecessor whose records are not on our lists so far */
   uint64_t inherited_count;
-  uint32_t *tally;      /* [extents], scratch for trimming */
+  uint32_t *tally;      /* [slabs_end], while memory is given back */
   busq_arena_class classes[BUSQ_SIZE_CLASSES];
 } busq_arena;
 
@@ -87,7 +87,7 @@ static inline busq_record *busq_arena_pop(const busq_arena *arena, busq_arena_cl
   return busq_bus_record(bus, stack[top]);
 }
 
-int busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot);
+void busq_arena_init(busq_arena *arena, busq_bus *bus, uint32_t slot);
 /* Takes over what a predecessor has left in the slot: what it sent and a receiver still needs, and what is free again.
  * The predecessor is dead, and buried.  The records themselves are looked at later, when memory is needed. */
 int busq_arena_adopt(busq_arena *arena);
