@@ -8,9 +8,9 @@ Guarantee. Results come in the order of the configurations, whatever the number 
 Ctrl-C, and after the death of the caller by any signal no process of the pool stays. Simulations that need much memory
 do not run at once.
 
-Mechanism. Workers begin with Ctrl-C, which a terminal sends to them too, blocked, then ignore it, and hold the reading end of a pipe, the
-lifeline, whose other end only the caller has. A thread of each worker waits for its end. It ends when the caller
-closes it or dies, and the worker leaves at once, even from the middle of a simulation.
+Mechanism. Workers begin with Ctrl-C, which a terminal sends to them too, blocked, and then ignore it. They hold the
+reading end of a pipe, the lifeline, whose other end only the caller has. A thread of each worker waits for its end. It
+ends when the caller closes it or dies, and the worker leaves at once, even from the middle of a simulation.
 """
 
 from __future__ import annotations
