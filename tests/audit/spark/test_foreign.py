@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import io
 import random
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -19,17 +20,19 @@ import pyarrow.parquet as pq
 import pytest
 from audit_oracle import judge, random_run, rows_of, to_run, transcribe
 from foreign_runs import make_foreign, write_numbers_and_text
+from pyspark.sql import functions as F  # noqa: N812
 from test_audit_agreement import assert_agreement
 
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
 from busq.audit.spark.large_run import checks, huge, islands, latencies, layout, repack
 from busq.audit.spark.large_run.load import Loaded, conformed, load
+from busq.audit.spark.large_run.names import _is_odd, _may_be_padded
 from busq.audit.spark.large_run.segments import Summary
 from busq.audit.spark.sessions.driver import frame_of, setting
 from busq.bench.audit_run import Plan
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
-from busq.trace.guesses import NO_DELIVERIES, NO_SENDS
+from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ODD_NAME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -553,3 +556,22 @@ def test_faults_of_messages_that_are_not_tied_are_certain_here_too(spark: SparkS
     assert told(found) == told(wanted)
     assert (told(found)["fifo"], found.checks["fifo"].at_least) == ((1, "invalid"), True)
     assert found.checks["fifo"].text == wanted.checks["fifo"].text
+
+
+def test_names_that_may_be_written_otherwise_or_have_blanks_around_are_told_from_plain_ones(
+    spark: SparkSession, seed: int
+) -> None:
+    random_ = random.Random(seed)
+    letters = "0017.-aZ~ \t\n\u00a0\u2028\u3000é\x7f!"
+    texts = ["".join(random_.choices(letters, k=random_.randrange(6))) for _ in range(2000)]
+    texts += [" a", "a\u2029", "", "0", "-0", "00", "-07", "7.0", "7.00", "x0", "svc-a", "0a"]
+    frame = spark.createDataFrame([(text,) for text in texts], "name string")
+    columns = _may_be_padded(F.col("name")).alias("padded"), _is_odd(F.col("name")).alias("odd")
+    rows = frame.select("name", *columns).collect()
+    assert len(rows) == len(texts)
+    for name, is_padded, is_odd in rows:
+        assert is_padded or name == name.strip() != "", (name, seed)
+        if name == name.strip():
+            assert is_odd == bool(re.search(ODD_NAME, name)), (name, seed)
+    plain = {row.name for row in rows if not row.padded}
+    assert plain >= {"0", "-07", "svc-a", "0a"}

@@ -12,7 +12,7 @@ The tables are read twice for that, and what comes after has numbers alone.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -69,7 +69,8 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
 
     Errors: InMemory if its tables are not of events with all that takes, or leave something to guess; TraceError for
     too many processes.
-    Cost: two passes; a third one where processes without a log are named, or names are those that busq gives.
+    Cost: two passes; a third one where processes without a log are named, or names are those that busq gives, and one
+    more where names may have blanks around them, as those may that begin or end with other letters than those of ASCII.
     """
     fields = Fields(source.options)
     alike: dict[str, list[Head]] = {}
@@ -94,14 +95,11 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
             check_dates(head.path, {each.text for name in TIMES for each in choices_of(head.columns, name, there)})
         groups.append((_opened(spark, at, keys, there, source), there))
     counts = counts_of(groups, nanoseconds)
-    frames, are_numbers = [], True
-    for opened, there in groups:
-        frame, has_numbers = _named(opened, there, fields, nanoseconds, counts)
-        frames.append(frame)
-        are_numbers = are_numbers and has_numbers
-    events = reduce(DataFrame.unionByName, frames)
     findings = remarks_on(source.paths[0], counts)
-    facts = _facts(events, source, are_numbers=are_numbers)
+    events, are_numbers, facts = _known(
+        lambda trims: [_named(opened, there, fields, nanoseconds, counts, trims=trims) for opened, there in groups],
+        source,
+    )
     total = bad_rows.total(facts)
     if total["sends"] and total["nowhere"] == total["sends"]:
         raise InMemory(NO_DESTINATIONS)
@@ -168,15 +166,41 @@ def _opened(
     return frame
 
 
+def _known(
+    named: Callable[[bool], list[tuple[DataFrame, bool]]], source: Source
+) -> tuple[DataFrame, bool, dict[str | None, dict[str, Any]]]:
+    """Return the events of all files, whether their names are all whole numbers, and `_facts`.
+
+    `named`: the events of files, with names without blanks around them if that is asked for.  Hardly a log has such
+    blanks, and taking them off costs as much as reading: so the names are first taken as they are, and looked at.
+    """
+    for trims in (False, True):
+        frames = named(trims)
+        events, are_numbers = reduce(DataFrame.unionByName, (its for its, _ in frames)), all(its for _, its in frames)
+        facts = _facts(events, are_numbers=are_numbers)
+        are_too_many = len(facts) > PROCESSES_MAX + 1  # one of them may be no process
+        if not are_too_many and not bad_rows.total(facts)["padded"]:
+            break
+    if are_too_many:
+        raise _too_many(source)
+    return events, are_numbers, facts
+
+
 def _named(
     frame: DataFrame,
     there: Mapping[str, Expression],
     fields: Fields,
     nanoseconds: Container[str],
     counts: Counts,
+    *,
+    trims: bool,
 ) -> tuple[DataFrame, bool]:
     """Return the events of files with names as text, and whether these are all whole numbers; InMemory for a column of
     another type than these."""
+
+    def called(column: Column, kind: Any) -> Column:
+        return bad_rows.filled(column) if trims and isinstance(kind, T.StringType) else column.cast("string")
+
     columns = {name: column_of(each, frame) for name, each in there.items() if name not in TIMES}
     kinds = {field.name: field.dataType for field in frame.select(*(c.alias(n) for n, c in columns.items())).schema}
     lists = kinds["destinations"]
@@ -184,12 +208,12 @@ def _named(
     _check_types(kinds | {"destinations": item})
     to = columns["destinations"].cast("array<string>")
     chosen = [
-        _name(columns["process"], kinds["process"]).alias("process"),
+        called(columns["process"], kinds["process"]).alias("process"),
         columns["position"].cast("bigint").alias("position"),
         _kind(columns["kind"], kinds["kind"], fields).alias("kind"),
-        _name(columns["message"], kinds["message"]).alias("message"),
-        F.filter(F.transform(to, lambda name: _name(name, item)), lambda name: name.isNotNull()).alias("destinations"),
-        _name(columns.get("sender", F.lit(None)), kinds.get("sender")).alias("sender"),
+        called(columns["message"], kinds["message"]).alias("message"),
+        F.filter(F.transform(to, lambda name: called(name, item)), lambda name: name.isNotNull()).alias("destinations"),
+        called(columns.get("sender", F.lit(None)), kinds.get("sender")).alias("sender"),
         *(time_of(frame, name, there, nanoseconds, counts) for name in ("stamp", *TIMES)),
         _label(columns, kinds, fields).alias("label"),
     ]
@@ -219,10 +243,6 @@ def _check_types(kinds: Mapping[str, T.DataType]) -> None:
         is_fraction = name in kinds and isinstance(kinds[name], T.DecimalType) and kinds[name].scale > 0
         if name in kinds and (is_fraction or not isinstance(kinds[name], types)):
             raise InMemory(f"the column of the {name} is of a type that is looked at value by value")
-
-
-def _name(column: Column, kind: Any) -> Column:
-    return bad_rows.filled(column) if isinstance(kind, T.StringType) else column.cast("string")
 
 
 def _kind(column: Column, kind: Any, fields: Fields) -> Column:
@@ -280,8 +300,11 @@ def _theirs() -> Column:
     return theirs | (is_delivery & (F.col("sender").try_cast("bigint") != by))
 
 
-def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
-    """Count, by process, what decides whether anything has to be guessed, what means nothing, and where its log is."""
+def _facts(events: DataFrame, *, are_numbers: bool) -> dict[str | None, dict[str, Any]]:
+    """Count, by process, what decides whether anything has to be guessed, what means nothing, and where its log is.
+
+    Of more than PROCESSES_MAX processes some are left out, but so few that there are too many still.
+    """
     send, delivery = F.col("kind") == int(Kind.SEND), F.col("kind").isin(int(Kind.DELIVER), int(Kind.REDELIVER))
     wanted = {
         "sends": send,
@@ -290,15 +313,31 @@ def _facts(events: DataFrame, source: Source, *, are_numbers: bool) -> Facts:
         "senders": delivery & F.col("sender").isNotNull(),
         "vague": (F.col("kind") == UNKNOWN_KIND) & F.col("message").isNotNull(),
         "placeless": F.col("position").isNull(),
-        "odd": F.exists(_names(), lambda name: name.rlike(ODD_NAME)),
+        "odd": _any_name(_is_odd),
+        "padded": F.lit(False) if are_numbers else _any_name(_may_be_padded) | _may_be_padded(F.col("sender")),
         "theirs": _theirs() if are_numbers else F.lit(True),
     }
     counts = [F.count(F.when(what, 1)).alias(name) for name, what in wanted.items()]
     by_process = events.groupBy("process").agg(*counts, *bad_rows.facts())
-    rows = by_process.limit(PROCESSES_MAX + 2).collect()  # one of them may be of no process
-    if len(rows) > PROCESSES_MAX + 1:
-        raise _too_many(source)
+    rows = by_process.limit(PROCESSES_MAX + 2).collect()
     return {row["process"]: row.asDict() for row in rows}
+
+
+def _any_name(of: Callable[[Column], Column]) -> Column:
+    """Return whether something holds of a name in a row."""
+    own = F.coalesce(of(F.col("process")), F.lit(False)) | F.coalesce(of(F.col("message")), F.lit(False))
+    return own | F.coalesce(F.exists("destinations", of), F.lit(False))
+
+
+def _is_odd(name: Column) -> Column:
+    """Return whether a name may be written in another way; a regular expression is the last thing to be asked."""
+    may_be = name.endswith(".0") | name.startswith("0") | name.startswith("-0")
+    return (may_be | (F.octet_length(name) != F.length(name))) & name.rlike(ODD_NAME)
+
+
+def _may_be_padded(name: Column) -> Column:
+    """Return whether there may be blanks around a name: it does not begin and end with a visible letter of ASCII."""
+    return ~reduce(Column.__and__, [(end >= "!") & (end < "\x7f") for end in (name, F.substring(name, -1, 1))])
 
 
 def _names() -> Column:
