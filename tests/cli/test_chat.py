@@ -129,7 +129,7 @@ def test_whom_a_line_addresses_must_be_there(enter: Callable[..., Speaker]) -> N
     ann = enter("ann", "--members", "2")
     wait_until(lambda: "waiting" in ann.complaints())
     bob = enter("bob")
-    ann.say("@zoe hello", "@bob hello")
+    ann.say("@zoe hello", "@bob,bob hello")
     bob.wait_for("ann (to bob): hello")
     assert "zoe is not here; here with you: bob" in ann.complaints()
     for person in (ann, bob):

@@ -72,9 +72,9 @@ def _check_room(name: str, facts: dict[str, Any], order: str | None, members: in
 
 
 def parse_line(line: str) -> tuple[tuple[str, ...], str]:
-    """Take a line apart: the names that it addresses (none: all members), and its text.
+    """Take a line apart: the names that it addresses, each once (none: all members), and its text.
 
-    >>> parse_line("@bob,cleo are you there?")
+    >>> parse_line("@bob,cleo,bob are you there?")
     (('bob', 'cleo'), 'are you there?')
     >>> parse_line("hello")
     ((), 'hello')
@@ -82,7 +82,7 @@ def parse_line(line: str) -> tuple[tuple[str, ...], str]:
     match = _ADDRESSED.fullmatch(line)
     if match is None:
         return (), line
-    return tuple(name for name in match[1].split(",") if name), match[2]
+    return tuple(dict.fromkeys(name for name in match[1].split(",") if name)), match[2]
 
 
 class Member:
