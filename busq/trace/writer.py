@@ -7,6 +7,7 @@ is killed.  Segments hold what they are given: nothing waits here for more.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import urllib.parse
@@ -29,6 +30,7 @@ from busq.trace.tables import conform
 __all__ = ["Writer", "file_name", "write"]
 
 _ROWS_PER_GROUP = 1 << 20
+_NAME_BYTES_MAX = 200  # of what a name of a file begins with
 _DICTIONARIES = ["run", "process", "kind", "label", "destinations.list.element"]
 
 
@@ -137,10 +139,18 @@ class Writer:
 def file_name(name: str) -> str:
     """Return a name as it may stand in a path: never hidden, nothing that separates, one name for each.
 
+    The end of a long one gives way to a digest, behind a sign that stands in no other: there is room for a number and
+    an ending within the 255 bytes that a file system gives a name.
+
     >>> file_name("p1/a"), file_name(".x"), file_name("ann")
     ('p1%2Fa', '%2Ex', 'ann')
+    >>> len(file_name("x" * 200)), len(file_name("x" * 201)), len(file_name("x" * 10_000))
+    (200, 200, 200)
     """
     quoted = urllib.parse.quote(name, safe=" @+=,()*")
+    if len(quoted) > _NAME_BYTES_MAX:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:32]
+        quoted = f"{quoted[: _NAME_BYTES_MAX - 1 - len(digest)]}!{digest}"
     return f"%{ord(quoted[0]):02X}{quoted[1:]}" if quoted[:1] in ("", ".", "_") and quoted else quoted or "%"
 
 

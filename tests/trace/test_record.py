@@ -104,6 +104,17 @@ def test_sends_and_deliveries_are_told_with_times_stamps_and_destinations(bus: b
     assert recorder.recording.rows == len(ann_rows) + len(bob_rows)
 
 
+def test_names_may_be_as_long_as_a_bus_takes_them(trace: Path) -> None:
+    """Those of files may not: what a path can't hold of it takes several bytes besides."""
+    names = ["x" * 255, "x" * 254 + "y", "ü" * 127]
+    bus = busq.Bus.create("ü" * 100, temporary=True, arena=1 << 20)
+    with bus, Recorder(bus, trace), contextlib.ExitStack() as peers:
+        for name in names:
+            peers.enter_context(bus.join(name)).send(name, b"to itself")
+    run = busq.trace.read(trace)
+    assert (sorted(run.processes), run.source.name) == (sorted(names), bus.name)
+
+
 @pytest.mark.parametrize("receivers", [3, 4, 15, 16, 40])
 def test_a_multicast_has_all_its_destinations(make_bus: Callable[..., busq.Bus], trace: Path, receivers: int) -> None:
     bus = make_bus(peers=receivers)

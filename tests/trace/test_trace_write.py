@@ -18,7 +18,7 @@ from conftest import PATIENCE_S
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow")
 pq = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 
-from hypothesis import given, settings  # noqa: E402
+from hypothesis import example, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from busq import trace  # noqa: E402
@@ -77,7 +77,10 @@ def test_every_file_has_all_columns_of_the_schema(tmp_path: Path) -> None:
     assert pq.read_schema(path).remove_metadata() == SCHEMA
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "_spark", "ü", "", "a%2Fb", "x" * 40, "sp ace"])
+LONG_NAMES = ["x" * 255, "ü" * 1000]
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "_spark", "ü", "", "a%2Fb", "x" * 40, "sp ace", *LONG_NAMES])
 def test_names_of_processes_may_be_anything(tmp_path: Path, name: str) -> None:
     with Writer(tmp_path, run=name or "run", names=[name, "other"]) as writer:
         path = writer.write(0, events([0], [5]))
@@ -90,6 +93,8 @@ def test_names_of_processes_may_be_anything(tmp_path: Path, name: str) -> None:
 
 
 @given(st.text(max_size=6), st.text(max_size=6))
+@example("x" * 300, "x" * 301)
+@example("x" * 300, file_name("x" * 300))
 def test_file_names_differ_where_names_do(one: str, other: str) -> None:
     assert (file_name(one) == file_name(other)) == (one == other)
 
