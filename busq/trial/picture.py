@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from busq._util.files import naming
 from busq.lab.palette import BAR, GRID, INK
 from busq.trial.replay import percentile
 
@@ -56,7 +57,8 @@ def latencies(ascending_ns: Sequence[int], path: str | os.PathLike[str], title: 
     axis.grid(axis="y", color=GRID, zorder=0)
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    figure.savefig(path, dpi=150)
+    with naming(path):
+        figure.savefig(path, dpi=150)
     pyplot.close(figure)
 
 

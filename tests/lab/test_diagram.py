@@ -287,6 +287,15 @@ def test_the_same_execution_gives_the_same_file(tmp_path: Path) -> None:
 # ---- the command ----
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device is always full here")
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_picture_that_finds_no_room_is_named(tmp_path: Path, suffix: str) -> None:
+    picture = tmp_path / f"full.{suffix}"
+    picture.symlink_to("/dev/full")
+    found = run_command("diagram", "query-reply", "-o", picture)
+    assert (found.exit_code, found.stderr) == (1, f"busq: {picture}: No space left on device\n")
+
+
 def test_the_figures_of_the_paper_are_drawn_by_name_and_judged(tmp_path: Path) -> None:
     path = tmp_path / "figure.svg"
     found = run("figure-1", "-o", str(path), "--json")

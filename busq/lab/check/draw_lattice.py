@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+from busq._util.files import naming
 from busq.lab.check.lattice import Cell
 from busq.lab.palette import INK
 from busq.lab.sweep import draw
@@ -68,4 +69,5 @@ def draw_lattice(cells: Iterable[Cell], path: str | os.PathLike[str]) -> None:
             if colour in used
         ]
         figure.legend(handles=marks, loc="outside lower left", fontsize=8, frameon=False, ncols=1 + (len(names) > 4))
-        figure.savefig(path, dpi=160)
+        with naming(path):
+            figure.savefig(path, dpi=160)

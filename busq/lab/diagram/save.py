@@ -10,6 +10,7 @@ import unicodedata
 from collections import Counter
 from typing import Any
 
+from busq._util.files import naming
 from busq.lab.diagram.shapes import Arrow, Box, Line, Mark, Part, Picture, Text
 
 __all__ = ["paint", "widths"]
@@ -42,7 +43,7 @@ def widths() -> Any:
 def paint(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Write a picture to a file, in the format that its suffix names.
 
-    Errors: ImportError without matplotlib, OSError, ValueError for another suffix.
+    Errors: ImportError without matplotlib, OSError, which names the file, ValueError for another suffix.
     """
     matplotlib: Any = importlib.import_module("matplotlib")
     matplotlib.use("Agg")
@@ -53,7 +54,8 @@ def paint(picture: Picture, path: str | os.PathLike[str]) -> None:
         figure = pyplot.figure(figsize=picture.size)
         try:
             _draw(figure, picture)
-            figure.savefig(path, dpi=150, metadata=stamp, facecolor="white")
+            with naming(path):
+                figure.savefig(path, dpi=150, metadata=stamp, facecolor="white")
         finally:
             pyplot.close(figure)
 

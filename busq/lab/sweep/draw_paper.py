@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from busq._util.files import naming
 from busq._util.humanize import percent
 from busq.lab.palette import INK
 from busq.lab.sweep.claims import CYKAS, MFSS, RIVALS, SCENARIOS, crossover, examples
@@ -32,7 +33,7 @@ def draw(measured: Measured, path: str | os.PathLike[str]) -> None:
     if not measured.points:
         raise ValueError("no points, so there is nothing to draw")
     kinds = {"fig4": _scaling, "fig5": _jobs, "fig6": _hotspots}
-    with sheet(**{"font.size": 10}) as pyplot:
+    with sheet(**{"font.size": 10}) as pyplot, naming(path):
         kinds[measured.figure.name](pyplot, measured).savefig(path, dpi=150)
 
 
