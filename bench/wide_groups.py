@@ -66,7 +66,7 @@ class _Machine:
     """A bus with a bridge that is in the domain."""
 
     def __init__(self, domain: str, name: str, urls: Sequence[str]) -> None:
-        self._command = [sys.executable, "-P", "-m", "busq", "bridge", "run", f"{domain}-{name}", "--domain", domain]
+        self._command = [sys.executable, "-I", "-m", "busq", "bridge", "run", f"{domain}-{name}", "--domain", domain]
         self._command += ["--machine", name, "--group", "prices", "--lease", str(_LEASE_S)]
         self._command += [word for url in urls for word in ("--server", url)]
         self.bus = busq.Bus.create(f"{domain}-{name}")
@@ -144,7 +144,7 @@ def _measure_case(case: Case, started: list[NatsServer], repeats: int) -> dict[s
 
 def _make_domain(domain: str, case: Case, urls: list[str]) -> None:
     """Make it, once the servers have found each other."""
-    command = [sys.executable, "-P", "-m", "busq", "bridge", "init", domain, "--storage", case.storage]
+    command = [sys.executable, "-I", "-m", "busq", "bridge", "init", domain, "--storage", case.storage]
     command += ["--replicas", str(case.replicas), *(word for url in urls for word in ("--server", url))]
     end = time.monotonic() + _WAIT_S
     while (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode:
@@ -226,7 +226,7 @@ def _death_ms(here: busq.Bus, there: busq.Bus) -> float:
     with there.join("watches") as watches:
         watches.enter("prices", timeout=_WAIT_S)
         for _ in range(_DEATHS):
-            with subprocess.Popen([sys.executable, "-P", "-c", _MORTAL, here.name], stdin=subprocess.PIPE) as mortal:
+            with subprocess.Popen([sys.executable, "-I", "-c", _MORTAL, here.name], stdin=subprocess.PIPE) as mortal:
                 _wait_for_members(watches, 2)
                 mortal.kill()
                 began = time.perf_counter()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from busq._native import ffi, lib
 from busq.audit.result import unsigned
 from busq.trace.schema import OF_GROUPS, SCHEMA, Kind
+from busq.trace.tables import rows_where
 
 __all__ = ["COLUMNS", "Rows", "count_kinds", "groups_of", "passed_of", "rows_of", "settle"]
 
@@ -127,7 +128,7 @@ def settle(log: pa.Table, counts: Sequence[int]) -> tuple[pa.Table, int]:
     chosen = pc.is_in(log["message"], value_set=pa.array(sorted(aborted | watched), pa.int64()))
     delivered: set[int] = set()
     repetitions = 0
-    for row in pc.indices_nonzero(chosen).to_pylist():
+    for row in rows_where(chosen).to_pylist():
         kind, message = kinds[row], log["message"][row].as_py()
         if kind == Kind.SEND and message in aborted:
             kinds[row] = Kind.LOCAL

@@ -23,6 +23,7 @@ from busq._util.humanize import listed
 from busq.lab.observers import History, core_of
 from busq.trace.finding import Finding
 from busq.trace.schema import Kind
+from busq.trace.tables import rows_where
 
 __all__ = ["Deaths", "deaths_in", "spare"]
 
@@ -76,7 +77,7 @@ def deaths_in(logs: Sequence[pa.Table], counts: Sequence[Sequence[int]]) -> Deat
 
 
 def _last(log: pa.Table, kind: Kind) -> int:
-    return int(pc.max(pc.indices_nonzero(pc.equal(log["kind"], int(kind)))).as_py())
+    return int(pc.max(rows_where(pc.equal(log["kind"], int(kind)))).as_py())
 
 
 def spare(history: History, logs: Sequence[pa.Table], deaths: Deaths) -> None:
@@ -87,7 +88,7 @@ def spare(history: History, logs: Sequence[pa.Table], deaths: Deaths) -> None:
     for process, log in enumerate(logs):
         if "destinations" not in log.column_names:
             continue
-        sends = pc.indices_nonzero(pc.and_(pc.equal(log["kind"], int(Kind.SEND)), pc.is_valid(log["message"])))
+        sends = rows_where(pc.and_(pc.equal(log["kind"], int(Kind.SEND)), pc.is_valid(log["message"])))
         to = log["destinations"].take(sends)
         counts = pc.fill_null(pc.list_value_length(to), 0).to_numpy()
         message = np.repeat(_numbers(log["message"].take(sends)), counts)

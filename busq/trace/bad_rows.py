@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from busq._util.humanize import amount
 from busq.trace.finding import Finding
 from busq.trace.schema import NAMED, Kind
+from busq.trace.tables import rows_where
 
 __all__ = ["bad_rows", "left_out", "of_processes", "to_nowhere"]
 
@@ -51,7 +52,7 @@ def left_out(
         if not pc.any(mask).as_py():
             continue
         good = pc.and_(good, pc.invert(mask))
-        rows = pc.indices_nonzero(mask)
+        rows = rows_where(mask)
         names = pc.fill_null(pc.cast(process.take(rows), pa.string()), "")
         firsts = pa.table({"name": names, "row": rows}).group_by("name", use_threads=False)
         for its in firsts.aggregate([("row", "min"), ("row", "count")]).to_pylist():

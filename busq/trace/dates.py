@@ -35,6 +35,9 @@ _NUMBERS = re.compile(rf"(\d\d?)/(\d\d?)/(?P<year>\d{{4}}),? {_TIME}")
 _YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d\d?)\2(\d\d?)(?=\D|$)")  # as loggers of Go write dates
 _HALF_DAY = re.compile(r"(\d\d?)(:\d\d(?::\d\d(?:[.,]\d+)?)?)\s?([AP])\.?M\.?", re.IGNORECASE)
 _FRACTION = re.compile(r"(?<=\d:\d\d:\d\d)[.,](\d+)")  # of a second
+# What Python takes from 3.11 on: digits without marks, and offsets without a colon or minutes.
+_CLOSE = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(?=[.,Z+-]|$)")
+_OFFSET = re.compile(r"(?<=:\d\d)([+-]\d\d)(\d\d)?$")
 # What Java, BigQuery, Go and Ruby write beside a time or its offset: [Europe/Berlin], UTC, EST, a blank.
 _ZONE = re.compile(
     r"(?:(?<=Z)|(?<=[+-]\d\d:\d\d))\[[\w/+-]+\]$|(?<=\d) (?:UTC|GMT)$|(?<=[+-]\d{4}) [A-Z]{2,5}$"
@@ -59,6 +62,7 @@ def nanoseconds_of_date(text: str, dates: str = "") -> int:
     fraction = _FRACTION.search(plain)
     seconds = plain[: fraction.start()] + plain[fraction.end() :] if fraction else plain
     rest_ns = int(fraction[1][:9].ljust(9, "0")) if fraction else 0
+    seconds = _OFFSET.sub(lambda offset: f"{offset[1]}:{offset[2] or '00'}", seconds)
     try:
         date = datetime.fromisoformat(seconds.replace("Z", "+00:00").replace(",", "."))
     except ValueError:
@@ -73,6 +77,8 @@ def _with_number(text: str) -> str:
     for pattern in _NAMED:
         if its := pattern.fullmatch(text):
             return _iso(its["year"], _MONTHS.index(its["month"].lower()) + 1, its["day"], its["time"])
+    if its := _CLOSE.match(text):
+        return "{}-{}-{}T{}:{}:{}".format(*its.groups()) + text[its.end() :]
     return _YEAR_FIRST.sub(lambda date: f"{date[1]}-{date[3]:0>2}-{date[4]:0>2}", text, count=1)
 
 

@@ -25,12 +25,11 @@ send = 'Sending (?<message>\\S+)'
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
+from busq._util import toml
 from busq._util.humanize import listed
 from busq.trace import places, shiviz, text_log
 from busq.trace.dataset import RUNS_BY, WAYS, dataset_of
@@ -90,13 +89,9 @@ def options_in(path: str) -> dict[str, str]:
 
 
 def _parsed(path: str) -> dict[str, Any]:
-    if sys.version_info < (3, 11):
-        raise TraceError(f"{path}: reading it needs Python 3.11 or later; --field says the same")
-    tomllib: Any = importlib.import_module("tomllib")
     with places.opened(path) as file:
         data = bytes(file.read())
     try:
-        description: dict[str, Any] = tomllib.loads(data.decode("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return toml.loads(data.decode("utf-8-sig"))
+    except ValueError as error:
         raise TraceError(f"{path}: no TOML: {error}") from None
-    return description

@@ -6,6 +6,7 @@ An audit holds its verdicts against these (`busq.audit.unknown`): they are "unkn
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -197,7 +198,8 @@ def _several(odd: Any, plain: Any, names: Any) -> list[str]:
     counts = pc.value_counts(plain)
     twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     others = plain.filter(pc.and_(is_other, pc.is_in(plain, value_set=names)))
-    return sorted({*twice.to_pylist(), *others.to_pylist()})
+    # What some versions of Arrow call NFC are letters apart.
+    return sorted({unicodedata.normalize("NFC", name) for name in (*twice.to_pylist(), *others.to_pylist())})
 
 
 def plain_names(names: Any) -> Any:

@@ -29,6 +29,7 @@ __all__ = [
     "kinds",
     "numbers",
     "replaced",
+    "rows_where",
 ]
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -214,3 +215,14 @@ def replaced(log: pa.Table, name: str, column: Any) -> pa.Table:
     """Return a log with another column in the place of one, of the same type."""
     field = log.schema.field(name)
     return log.set_column(log.column_names.index(name), field, column.cast(field.type))
+
+
+def rows_where(mask: Any) -> Any:
+    """Return the places of what is true in an Arrow array or a column.
+
+    Arrow 25 crashes where a column has no chunk.
+
+    >>> rows_where(pa.chunked_array([], pa.bool_())).to_pylist(), rows_where(pa.array([False, None, True])).to_pylist()
+    ([], [2])
+    """
+    return pc.indices_nonzero(in_one_piece(mask))

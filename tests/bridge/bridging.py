@@ -59,7 +59,7 @@ class Machine:
 
     def command(self) -> list[str]:
         return [
-            *(sys.executable, "-P", "-m", "busq", "bridge", "run", self.bus.name, "--domain", self.domain),
+            *(sys.executable, "-I", "-m", "busq", "bridge", "run", self.bus.name, "--domain", self.domain),
             *("--machine", self.name, "--group", self.group, "--server", self.server.url, *self.options),
         ]
 
@@ -99,7 +99,7 @@ class Machine:
 
 
 def run_busq(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "busq", *arguments]
+    command = [sys.executable, "-I", "-m", "busq", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
 
 

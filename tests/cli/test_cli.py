@@ -175,7 +175,7 @@ def test_what_cannot_be_is_refused_in_one_line(buses: Path, arguments: Sequence[
 def test_a_terminal_of_no_width_is_one_without_a_size(buses: Path) -> None:
     command = [sys.executable, "-m", "busq", "diagram", "query-reply"]
     shown = [
-        subprocess.run(command, env=os.environ | {"COLUMNS": width}, capture_output=True, timeout=PATIENCE_S)
+        subprocess.run(command, env=os.environ | {"COLUMNS": width}, cwd="/", capture_output=True, timeout=PATIENCE_S)
         for width in ("0", "80")
     ]
     assert shown[0].stdout == shown[1].stdout != b""

@@ -216,7 +216,7 @@ def test_it_listens_on_loopback_alone() -> None:
 
 
 def test_the_command_serves_when_it_is_asked_to_and_until_it_is_interrupted() -> None:
-    command = [sys.executable, "-P", "-m", "busq", "stage", "fifo", "--processes", "ann,bob"]
+    command = [sys.executable, "-I", "-m", "busq", "stage", "fifo", "--processes", "ann,bob"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (refused.returncode, "expected --serve" in refused.stderr) == (2, True)
     with subprocess.Popen([*command, "--serve"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -242,6 +242,8 @@ TIMES: dict[str, tuple[Any, int | None]] = {
     "a date with a comma": ("1970-01-01 00:00:01,25", 1_250_000_000),
     "a date of Kibana": ("Jan 1, 1970 @ 00:00:01.500", 1_500_000_000),
     "a date of a web server": ("01/Jan/1970:01:00:01 +0100", 1_000_000_000),
+    "a date without marks": ("19700101T010001.000000002+0100", 1_000_000_002),
+    "an offset of hours": ("1970-01-01T01:00:01+01", 1_000_000_000),
     "a date of a mail": ("Thu, 01 Jan 1970 00:00:01 GMT", 1_000_000_000),
     "a date of ctime": ("Thu Jan  1 00:00:01 1970", 1_000_000_000),
 }

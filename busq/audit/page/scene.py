@@ -21,6 +21,7 @@ from busq.audit.page.causal_order import Knowledge, merge, missing_edges
 from busq.audit.result import Check
 from busq.trace.run import Run
 from busq.trace.schema import Kind, number_of, sender_of
+from busq.trace.tables import rows_where
 
 __all__ = ["SCENE_MAX", "Happening", "Scene", "around", "around_all", "choose", "count_events", "whole"]
 
@@ -164,7 +165,7 @@ def _places(run: Run, process: int, message: int, kinds: Iterable[int], limit: i
     compute: Any = pc
     is_kind = reduce(compute.or_, [compute.equal(log["kind"], int(kind)) for kind in kinds])
     is_it = compute.fill_null(compute.and_(compute.equal(log["message"], message), is_kind), False)
-    for row in compute.indices_nonzero(is_it)[:limit].to_pylist():
+    for row in rows_where(is_it)[:limit].to_pylist():
         yield process, row
 
 
