@@ -98,9 +98,9 @@ def audit(
     are indices.
     Errors: ValueError for an unknown order or check; TraceError for files or tables that cannot be used, or hold
     several runs; SparkFailed inside of `busq.spark.session`.
-    Cost: 3.4 us on two cores per delivery of busq's own files, and 8.4 us of computing per delivery of a stranger's,
-    whatever the names; a DataFrame with the columns of a trace is judged where it is, which takes longer, any other one
-    is put into files first, as a table is.  What does not fit into the heap is spilled.
+    Cost: 3.4 us on two cores per delivery of busq's own files; 8.4 us of computing per delivery of a stranger's, 15 us
+    where names are text; a DataFrame with the columns of a trace is judged where it is, which takes longer, any other
+    one is put into files first, as a table is.  What does not fit into the heap is spilled.
 
     >>> with busq.spark.session() as spark:                                                      # doctest: +SKIP
     ...     audit(spark, busq.trace.find("trace").sources[0]).ok
