@@ -206,10 +206,10 @@ class Message(abc.ABC):  # noqa: B024  (`__init__` has a better error than `abst
         """Return the payload as a read-only memoryview, without a copy.
 
         A payload larger than 4096 bytes stays in the sender's memory, and keeps its place in the queue, until the view
-        is released: by `release()`, at the end of a `with` block, or when the message is dropped, too; reading `data` as
-        well does not end it.  So it does until `ack`, if it was received with `ack=True`, where each call returns a view
-        of its own.  It shows what was sent for as long as anything looks at it, whatever is closed, resumed or forked
-        meanwhile.
+        is released: by `release()`, at the end of a `with` block, or when the message is dropped with it; to read
+        `data` as well does not end that.  So it does until `ack`, if it was received with `ack=True`, where each call
+        returns a view of its own.  It shows what was sent for as long as anything looks at it, whatever is closed,
+        resumed or forked meanwhile.
 
         The memory can't be written to: where a library heeds no flag, as `torch.from_numpy` does not, a write through
         the view ends this process (SIGSEGV), and no other one sees a change.

@@ -59,7 +59,8 @@ from busq.audit.spark.large_run.orders import (
 from busq.audit.spark.large_run.other_verdicts import Figures, judge_clocks, judge_times, judge_views, waits
 from busq.audit.spark.large_run.profile import Case
 from busq.audit.spark.large_run.segments import Summary
-from busq.audit.spark.sessions.driver import as_needed, setting
+from busq.audit.spark.sessions.driver import as_needed
+from busq.audit.spark.sessions.partitions import shuffled_in_parts
 from busq.audit.spark.sessions.workers import require
 from busq.audit.spark.tables import catalog
 from busq.audit.times import Pace
@@ -73,7 +74,6 @@ from busq.trace.run import Source
 __all__ = ["audit"]
 
 MEMORY_SHARE = 0.35  # of the machine's, for the observers
-PARTITION_ROWS, PARTITION_ROWS_MIN = 1_000_000, 100_000  # of a shuffle
 
 
 def audit(
@@ -144,7 +144,7 @@ def _audit(
             has_deaths=bool(case.deaths),
             is_live=is_live,
         )
-        with contextlib.closing(case), _partitions(spark, case.rows):
+        with contextlib.closing(case), shuffled_in_parts(spark, case.rows):
             found = _judge(spark, case, summary, judged, budget)
             found.figures |= waits(case)
             if loaded.untied is None:
@@ -227,20 +227,6 @@ def _laid_out(
 
     with layout.laid_out(spark, loaded, takes_any_names) as moved:
         yield moved
-
-
-@contextlib.contextmanager
-def _partitions(spark: SparkSession, n_rows: int) -> Iterator[None]:
-    """Let shuffles have as many partitions as so many rows are worth, while a block lasts.
-
-    Spark's 200 are too many for few rows: each costs a task wherever something is kept.
-    """
-    name = "spark.sql.shuffle.partitions"
-    former = spark.conf.get(name)
-    usual = int(former) if former and former.isdigit() else 200
-    count = max(2, min(n_rows // PARTITION_ROWS_MIN, max(usual, n_rows // PARTITION_ROWS)))
-    with setting(spark, name, str(count)):
-        yield
 
 
 @dataclass

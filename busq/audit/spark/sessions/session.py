@@ -51,7 +51,7 @@ STOP_S = 10.0
 WORKER_STOP_S = 1.0
 _LOOK_S = 0.005
 
-_SESSION = {  # what a session may choose for itself, however Spark was started
+_SESSION = {  # what a session may choose for itself, however Spark was started; of shuffles: partitions.py
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
     **NEEDED,
