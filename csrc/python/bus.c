@@ -227,24 +227,26 @@ static PyObject *bus_peers(Bus *self, PyObject *Py_UNUSED(none))
   return peers;
 }
 
-/* depth(target): how many places of its queue are taken; None where the target is another's by now. */
-static PyObject *bus_depth(Bus *self, PyObject *number)
+/* A number about the queue of a target; None where the target is another's by now. */
+static PyObject *number_of_queue(Bus *self, PyObject *number, int (*look)(busq_bus *bus, uint64_t target, uint64_t *foundp))
 {
-  uint64_t depth = 0;
+  uint64_t found = 0;
   const unsigned long long target = PyLong_AsUnsignedLongLong(number);
   if (PyErr_Occurred())
     return NULL;
-  return busq_bus_depth(self->bus, target, &depth) == BUSQ_OK ? PyLong_FromUnsignedLongLong(depth) : new_ref(Py_None);
+  return look(self->bus, target, &found) == BUSQ_OK ? PyLong_FromUnsignedLongLong(found) : new_ref(Py_None);
 }
 
-/* passed(target): how many places of its queue were given back so far; None where the target is another's by now. */
+/* depth(target): how many places are taken. */
+static PyObject *bus_depth(Bus *self, PyObject *number)
+{
+  return number_of_queue(self, number, busq_bus_depth);
+}
+
+/* passed(target): how many places were given back so far. */
 static PyObject *bus_passed(Bus *self, PyObject *number)
 {
-  uint64_t passed = 0;
-  const unsigned long long target = PyLong_AsUnsignedLongLong(number);
-  if (PyErr_Occurred())
-    return NULL;
-  return busq_bus_passed(self->bus, target, &passed) == BUSQ_OK ? PyLong_FromUnsignedLongLong(passed) : new_ref(Py_None);
+  return number_of_queue(self, number, busq_bus_passed);
 }
 
 /* is_short(target): it can hold no more, for want of memory; None where the target is another's by now. */
