@@ -43,10 +43,10 @@ def history_of(logs: Sequence[tuple[int, str]], processes: int, most: Mapping[in
     for process, path in logs:
         for batch in _batches(path, _EVENTS):
             if left is not None:
+                if not left.get(process):
+                    break
                 batch = batch.slice(0, left[process])
                 left[process] -= batch.num_rows
-            if not batch.num_rows:
-                break
             table = pa.Table.from_batches([batch])
             parts = rows_of(table)
             for rows in parts:
