@@ -94,7 +94,10 @@ UNREADABLE = "unreadable"
 )
 @click.option("--conf", metavar="NAME=VALUE", multiple=True, help="Spark: a setting, as that of a catalog.")
 @click.option(
-    "--staging", metavar="DIR", help="With --table: a folder that all executors see.  [default: where Spark spills]"
+    "--staging",
+    metavar="DIR",
+    help="Spark: a folder that this machine and all executors of a cluster see, for tables and huge runs.  "
+    "[default: where Spark spills]",
 )
 @click.option(
     "--sql",
@@ -388,12 +391,13 @@ class _Command:
     def _on_spark(self, sources: Sequence[Source]) -> list[RunAudit]:
         from busq.audit.many import fits, unreadable
         from busq.audit.spark import busy, many_runs
-        from busq.audit.spark.large_run import huge
+        from busq.audit.spark.large_run import huge, repack
         from busq.cli import show
         from busq.trace import TraceError
 
         found: dict[str, RunAudit] = {}
-        with self._session() as (spark, shares):
+        place = self.options["staging"] if self.tables is None else None  # tables stand there already
+        with self._session() as (spark, shares), repack.staged_in(spark, place):
             budget = shares.observers if shares else None
             small = [source for source in sources if fits(source) and (len(sources) > 1 or source.format != "busq")]
             with show.steps() as progress:

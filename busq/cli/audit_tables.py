@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["check", "of_spark", "settings", "stage", "start", "write"]
 
 
-_OF_SPARK = {"master": "master", "tables": "table", "conf": "conf", "output_table": "output-table"}
+_OF_SPARK = {
+    "master": "master",
+    "tables": "table",
+    "conf": "conf",
+    "output_table": "output-table",
+    "staging": "staging",
+}
 
 
 def of_spark(options: Mapping[str, Any]) -> list[str]:
@@ -35,7 +41,7 @@ def check(paths: Sequence[str], options: Mapping[str, Any]) -> None:
     if options["engine"] == "c" and (given := of_spark(options)):
         raise Refusal(f"{given[0]} is for --engine spark: the engine c knows files alone")
     if options["follow"] and (
-        given := [name for name in ("output", "output_table", "tables", "conf") if options[name]]
+        given := [name for name in ("output", "output_table", "tables", "conf", "staging") if options[name]]
     ):
         raise Refusal(f"--{_OF_SPARK.get(given[0], given[0])} does not go with --follow")
     if not options["tables"]:
@@ -52,8 +58,6 @@ def check(paths: Sequence[str], options: Mapping[str, Any]) -> None:
 def _check_files(paths: Sequence[str], options: Mapping[str, Any]) -> None:
     if not paths:
         raise Refusal("nothing to judge: expected PATHs of traces, or --table NAME")
-    if options["staging"]:
-        raise Refusal("--staging is for --table: leave it out")
 
 
 def settings(options: Mapping[str, Any]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from busq.bench.audit_trace import as_json, chunks, columns_of, to_table
 from busq.trace.schema import SCHEMA
 
 _BITS = (1 << 62) - 1
+_ROWS = 4_000_000  # that are named at a time: texts take several times the memory of numbers
 _ODD = 0x2545F4914F6CDD1D  # odd, so that multiplying by it takes no two names to the same
 
 
@@ -54,10 +55,14 @@ def make_foreign(folder: Path, plan: Plan, names: str, files: int) -> dict[str, 
             tables.append(to_table(log, process, position[process], plan))
             position[process] += len(log.kind)
     folder.mkdir(parents=True, exist_ok=True)
-    table = _renamed(pa.concat_tables(tables), plan, names)
+    table = pa.concat_tables(tables).combine_chunks()
+    tables.clear()
     order = np.random.default_rng((plan.seed, 2)).permutation(table.num_rows)
     for number, rows in enumerate(np.array_split(order, files)):
-        pq.write_table(table.take(pa.array(rows)), folder / f"part-{number:05}.parquet")
+        schema = _renamed(table.slice(0, 1), plan, names).schema
+        with pq.ParquetWriter(folder / f"part-{number:05}.parquet", schema) as file:
+            for some in np.array_split(rows, max(1, -(-len(rows) // _ROWS))):
+                file.write_table(_renamed(table.take(pa.array(some)), plan, names))
     return as_json(tally, plan)
 
 

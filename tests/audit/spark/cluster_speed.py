@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long one run takes on a standalone cluster, by the number of its workers, each of which has a core.
+"""How long one run takes on a standalone cluster, by the number of its workers, each of which has a core of its own.
 
 Run with `python tests/audit/spark/cluster_speed.py --deliveries 1e6 --workers 1 2`: one JSON object for each number of
 workers and repeat, with the seconds of the audit in a session that has started, those of them in which no task ran at
 all, and the stages with the most of the seconds of the clock.  The run is one of `foreign_runs`, its names ids of 32
-hexadecimal digits.
+hexadecimal digits.  With `--staging`, files are put in order in a folder that all executors see.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from busq.trace import find  # noqa: E402
 STAGES_SHOWN = 12
 
 
-def measured(trace: Path, workers: int, repeats: int, place: Path) -> Iterator[dict[str, Any]]:
+def measured(trace: Path, workers: int, repeats: int, place: Path, staging: Path | None) -> Iterator[dict[str, Any]]:
     """Judge a run so many times with so many workers; the first one is of Spark that has just started."""
     log = place / "events"
     log.mkdir(parents=True)
@@ -44,18 +44,22 @@ def measured(trace: Path, workers: int, repeats: int, place: Path) -> Iterator[d
     }
     times, spans = [], []
     with (
-        cluster(place, workers, memory="3g", options="") as servers,
+        cluster(place, workers, memory="3g", options="", are_pinned=True) as servers,
         busq.spark.session(servers.url, "1500m", config=config) as spark,
     ):
         for _ in range(repeats):
             began_s = time.time()
-            found = huge.audit(spark, find([trace]).sources[0])
+            found = huge.audit(spark, find([trace]).sources[0], place=staging)
             spans.append((began_s, time.time()))
             times.append({name: check.count for name, check in found.checks.items()})
     events = [json.loads(line) for path in log.rglob("events_*") for line in path.open()]
     for counts, (began_s, ended_s) in zip(times, spans, strict=True):
-        yield {"workers": workers, "seconds": round(ended_s - began_s, 2), **of_tasks(events, began_s, ended_s)} | {
-            "counts": counts
+        yield {
+            "workers": workers,
+            "staging": staging is not None,
+            "seconds": round(ended_s - began_s, 2),
+            **of_tasks(events, began_s, ended_s),
+            "counts": counts,
         }
 
 
@@ -97,13 +101,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--files", type=int, default=8)
+    parser.add_argument("--staging", action="store_true")
     o = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace"
         made = make_foreign(trace, Plan(round(o.deliveries), stamps=False, faults=24), "ids", o.files)
         print(json.dumps({"expected": made["expected"]}), flush=True)
+        staging = Path(folder) / "staging" if o.staging else None
+        if staging is not None:
+            staging.mkdir()
         for workers in o.workers:
-            for found in measured(trace, workers, o.repeats, Path(folder) / f"{workers}"):
+            for found in measured(trace, workers, o.repeats, Path(folder) / f"{workers}", staging):
                 print(json.dumps(found), flush=True)
 
 

@@ -104,11 +104,12 @@ def connect_server(
 
 
 class Cluster:
-    """A standalone master and workers with a core each."""
+    """A standalone master and workers with a core each: one that Spark counts, or, if they are pinned, one for each."""
 
-    def __init__(self, folder: Path, memory: str, options: str) -> None:
+    def __init__(self, folder: Path, memory: str, options: str, *, are_pinned: bool = False) -> None:
         self.folder = folder
         self.memory, self.options = memory, options
+        self.cores = sorted(os.sched_getaffinity(0)) if are_pinned else []
         self.workers: list[Server] = []
         self.master = self._start(
             "master", r"Starting Spark master at (spark://\S+)", "Master", "--port", "0", "--webui-port", "0"
@@ -118,18 +119,22 @@ class Cluster:
     def url(self) -> str:
         return self.master.address
 
-    def _start(self, name: str, told: str, what: str, *words: str) -> Server:
+    def _start(self, name: str, told: str, what: str, *words: str, core: int | None = None) -> Server:
         folder = self.folder / name
         folder.mkdir()
         command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{what.lower()}.{what}"]
         command += ["--host", "127.0.0.1", *words]
+        if core is not None:
+            command = ["taskset", "--cpu-list", str(core), *command]
         variables = {"PYTHONPATH": "", "SPARK_DAEMON_MEMORY": "256m", "JDK_JAVA_OPTIONS": self.options}
         return Server(command, folder / f"{name}.log", told, variables)
 
     def add_worker(self) -> Server:
         words = ("--cores", "1", "--memory", self.memory, "--port", "0", "--webui-port", "0", self.url)
         name = f"worker{len(self.workers)}"
-        self.workers.append(self._start(name, r"Successfully registered with master (\S+)", "Worker", *words))
+        core = self.cores[len(self.workers) % len(self.cores)] if self.cores else None
+        told = r"Successfully registered with master (\S+)"
+        self.workers.append(self._start(name, told, "Worker", *words, core=core))
         return self.workers[-1]
 
     def end(self) -> None:
@@ -138,9 +143,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, workers: int = 2, *, memory: str = "1g", options: str = SMALL) -> Iterator[Cluster]:
+def cluster(
+    folder: Path, workers: int = 2, *, memory: str = "1g", options: str = SMALL, are_pinned: bool = False
+) -> Iterator[Cluster]:
     """A standalone cluster; `memory` is that of a worker, `options` are those of every Java."""
-    found = Cluster(folder, memory, options)
+    found = Cluster(folder, memory, options, are_pinned=are_pinned)
     try:
         for _ in range(workers):
             found.add_worker()

@@ -224,7 +224,7 @@ REFUSED = {
     "a format": (["--table", "{db}.events", "--format", "csv"], "--format does not go with --table"),
     "a setting": (["--table", "{db}.events", "--conf", "spark.sql.x"], "--conf spark.sql.x: expected NAME=VALUE"),
     "no folder": (["--table", "{db}.events", "--staging", "/nowhere"], "/nowhere: no such folder"),
-    "no table": (["logs", "--staging", "/tmp"], "--staging is for --table"),
+    "a folder for C": (["logs", "--engine", "c", "--staging", "/tmp"], "--staging is for --engine spark"),
 }
 
 

@@ -28,8 +28,8 @@ from busq.trace import Kind, Writer, message_of
 pytestmark = pytest.mark.long
 
 RUNS = 30
-ONE_RUN = 5_000  # deliveries
-EXECUTOR_S = (7, 12)  # of computing of an executor, of some 6 to start and 10 to 15 of work
+ONE_RUN = 100_000  # deliveries
+EXECUTOR_S = (4, 10)  # of computing of an executor, of some 3 to 6 to start and 9 of work
 GRID = """
 seeds = 30
 keep = ["execution_time_s", "packets"]
@@ -145,19 +145,26 @@ def test_an_audit_on_a_cluster_says_what_the_core_says(place: Place, traces: Pat
     assert len(found["runs"]) == RUNS
 
 
+@pytest.mark.parametrize("is_staged", [False, True], ids=["joined", "staged"])
 @pytest.mark.parametrize("place", ["standalone"], indirect=True)
-def test_one_run_is_judged_alike_where_a_worker_is_killed(place: Place, tmp_path: Path) -> None:
+def test_one_run_is_judged_alike_where_a_worker_is_killed(place: Place, tmp_path: Path, is_staged: bool) -> None:
     """What a lost worker had of its rows, on the way from names to numbers in order, is made again."""
     seed = random.randrange(1 << 20)
     seconds = random.Random(seed).uniform(*EXECUTOR_S)
-    print(f"seed {seed}, killed after {seconds:.1f} s")
+    print(f"seed {seed}, killed after {seconds:.1f} s, or when files are put in order")
     made = make_foreign(tmp_path / "trace", Plan(ONE_RUN, stamps=False, faults=24, seed=seed), "ids", 4)
-    process = busq("audit", str(tmp_path / "trace"), "--engine", "spark", "--json", *place.words, **place.variables)
-    kill_one_at_work(place.cluster, process, "java", seconds)
+    staging = tmp_path / "staging"
+    staging.mkdir()
+    words = [*place.words, "--staging", str(staging)] if is_staged else place.words
+    process = busq("audit", str(tmp_path / "trace"), "--engine", "spark", "--json", *words, **place.variables)
+    if is_staged:
+        wait_until(lambda: any(staging.rglob("*.parquet")) or process.poll() is not None, what="a file of a task")
+    kill_one_at_work(place.cluster, process, "java", 0.0 if is_staged else seconds)
     code, found = answer(process)
     expected_code, expected = answer(busq("audit", str(tmp_path / "trace"), "--engine", "c", "--json"))
     assert (code, counts(found)) == (expected_code, counts(expected))
     assert made["expected"].items() <= counts(found).items()
+    assert list(staging.iterdir()) == []
 
 
 def counts(found: Any) -> dict[str, int]:

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from busq.audit import certain, native, unknown
 from busq.audit.order_claims import claims, known
 from busq.audit.result import CHECKS, INVALID, Check, RunAudit
-from busq.audit.spark.large_run import bad_rows, crowns, file_stream, islands, layout
+from busq.audit.spark.large_run import bad_rows, crowns, file_stream, islands, layout, repack
 from busq.audit.spark.large_run import checks as relations
 from busq.audit.spark.large_run.doubtful_messages import (
     named_messages,
@@ -92,10 +92,11 @@ def audit(
     """Audit one run, however large: a verdict for each check, as `busq.audit.native.audit` gives.
 
     Parameters: `source`, or the name of a table in the session's catalog, or a DataFrame, of one run; `fields` of a
-    table or a DataFrame, by the columns in which they stand, or a file with them, and `place`, as in
-    `busq.spark.catalog.staged`; `order`, `allow` and `ask` as there; `checks`, which are judged; `memory_bytes`, how
-    much the exact observers may take (35 % of the machine's); `names` of the processes of a DataFrame in which these
-    are indices.
+    table or a DataFrame, by the columns in which they stand, or a file with them, as in `busq.spark.catalog.staged`;
+    `place`, a folder that this machine and all executors see: where it is not one machine, a table needs it, and files
+    are judged several times as fast with it, since they can be put in order there; `order`, `allow` and `ask` as in
+    `busq.audit.native.audit`; `checks`, which are judged; `memory_bytes`, how much the exact observers may take (35 %
+    of the machine's); `names` of the processes of a DataFrame in which these are indices.
     Errors: ValueError for an unknown order or check; TraceError for files or tables that cannot be used, or hold
     several runs; SparkFailed inside of `busq.spark.session`.
     Cost: 3.4 us on two cores per delivery of busq's own files; 8.4 us of computing per delivery of a stranger's, 15 us
@@ -113,7 +114,7 @@ def audit(
     if isinstance(source, str) or (not isinstance(source, Source) and (fields or not _has_indices(source))):
         asked = {"order": order, "allow": allow, "ask": ask, "checks": checks, "memory_bytes": memory_bytes}
         return _audit_staged(spark, source, fields, place, names, asked)
-    with as_needed(spark):
+    with as_needed(spark), repack.staged_in(spark, place):
         return _audit(spark, source, order, allow, ask, judged, memory_bytes, names)
 
 

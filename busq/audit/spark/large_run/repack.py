@@ -3,8 +3,8 @@
 
 All rows are moved once, for one sort by process and position; after it, the run is looked at where it stands
 (`busq.spark.segments`) instead of being joined with itself.  The sort is by ranges, so a process with half of all
-events fills half of the partitions.  The files live as long as the audit, where Spark spills, and only where all
-executors see them: on one machine.
+events fills half of the partitions.  The files live as long as the audit, and only where all executors see them: on
+one machine where Spark spills, on a cluster in a folder that the caller names.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from pyspark.sql import types as T  # noqa: N812
 from busq.audit.spark.large_run.bad_rows import Facts
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
-from busq.audit.spark.sessions.driver import parallelism, shares_files
+from busq.audit.spark.sessions.driver import STAGING, parallelism, setting, shares_files, writes_into
 from busq.audit.spark.sessions.places import sweep
 from busq.trace import places
+from busq.trace.errors import TraceError
 from busq.trace.schema import SCHEMA
 
-__all__ = ["is_possible", "kept", "remove", "repacked", "workplace"]
+__all__ = ["is_possible", "kept", "remove", "repacked", "staged_in", "workplace"]
 
 ROWS_PER_TASK = 1_000_000
 PLACES_MAX = 1024  # processes whose places stand in a plan
@@ -50,13 +51,40 @@ _FILE = pa.schema([("process", pa.int32()), ("position", pa.int64()), ("path", p
 
 def is_possible(spark: SparkSession) -> bool:
     """Whether all executors see one folder."""
-    return shares_files(spark)
+    return bool(_staging(spark)) or shares_files(spark)
+
+
+def _staging(spark: SparkSession) -> str:
+    return spark.conf.get(STAGING, "") or ""
 
 
 @contextlib.contextmanager
-def workplace(spark: SparkSession, chosen: str | os.PathLike[str] | None = None) -> Iterator[Path]:
-    """Give a folder in a chosen one, or beside what Spark spills, that goes with the block."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=chosen or _beside(spark)))
+def staged_in(spark: SparkSession, place: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Let files be put into a folder that this machine and all executors see, while a block lasts.
+
+    Errors: TraceError for a folder that is none, or that executors can't write into.
+    Cost: a small job in Python.
+    """
+    if place is None:
+        yield
+        return
+    path = os.path.abspath(place)
+    if not os.path.isdir(path):
+        raise TraceError(f"{os.fspath(place)}: no such folder: expected one that this machine and all executors see")
+    with setting(spark, STAGING, path):
+        with workplace(spark) as folder:
+            if not writes_into(spark, str(folder), parallelism(spark)):
+                raise TraceError(
+                    f"{os.fspath(place)}: what executors write there is not in that folder here: expected one that "
+                    "this machine and all executors see, and may write into"
+                )
+        yield
+
+
+@contextlib.contextmanager
+def workplace(spark: SparkSession) -> Iterator[Path]:
+    """Give a folder in the one for staging, or else beside what Spark spills, that goes with the block."""
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_staging(spark) or _beside(spark)))
     try:
         yield folder
     finally:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NEEDED",
     "OURS",
+    "STAGING",
     "Progress",
     "active",
     "as_needed",
@@ -36,6 +37,7 @@ __all__ = [
     "setting",
     "shares_files",
     "watched",
+    "writes_into",
 ]
 
 Progress = Callable[[int, int, str], None]  # number, of how many, label
@@ -50,6 +52,7 @@ NEEDED = {  # settings of a session, whatever else it is used for
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # else Spark refuses times as pandas writes them
     "spark.sql.session.timeZone": "UTC",  # of times without a zone
 }
+STAGING = "spark.busq.staging"  # a setting, too: a folder that this machine and all executors see
 OURS = "spark.busq.python"  # a setting of sessions that busq started: the Python of their tasks
 _ROWS = 1 << 12  # more than there are cores: then each of them gets a part of a range
 
@@ -142,23 +145,24 @@ def shares_files(spark: SparkSession) -> bool:
     if not is_connect(spark):
         return True
     with tempfile.TemporaryDirectory(prefix="busq-look-") as folder:
-        return _writes_into(spark, folder)
+        return writes_into(spark, folder)
 
 
-def _writes_into(spark: SparkSession, folder: str) -> bool:
-    """Whether a task leaves a file in a folder of ours."""
+def writes_into(spark: SparkSession, folder: str, tasks: int = 1) -> bool:
+    """Whether each of so many tasks leaves a file in a folder of ours.  Cost: a small job in Python."""
 
     def leave(batches: Iterable[Any]) -> Iterator[Any]:
         import contextlib
         from pathlib import Path
 
         for batch in batches:
-            with contextlib.suppress(OSError):
-                (Path(folder) / "task").touch()
+            for number in batch["id"].to_pylist():
+                with contextlib.suppress(OSError):
+                    (Path(folder) / f"task{number}").touch()
             yield batch
 
-    spark.range(1).mapInArrow(leave, "id long").collect()
-    return (Path(folder) / "task").exists()
+    spark.range(0, tasks, 1, tasks).mapInArrow(leave, "id long").collect()
+    return all((Path(folder) / f"task{number}").exists() for number in range(tasks))
 
 
 @contextlib.contextmanager

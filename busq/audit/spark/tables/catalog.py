@@ -26,8 +26,8 @@ from pyspark.sql import types as T  # noqa: N812
 from busq._util.humanize import amount, listed
 from busq.audit.result import TABLE, RunAudit
 from busq.audit.spark.large_run.expression_columns import column_of
-from busq.audit.spark.large_run.repack import workplace
-from busq.audit.spark.sessions.driver import Progress, interruptible, shares_files
+from busq.audit.spark.large_run.repack import is_possible, staged_in, workplace
+from busq.audit.spark.sessions.driver import Progress, interruptible
 from busq.audit.spark.sessions.session import busy
 from busq.errors import BusqError
 from busq.trace import parquet_head
@@ -212,8 +212,7 @@ def staged(
         told = its.get("field.run")
         if told and its.get(RUNS_BY) != "none" and _run_of(frame, its) is None:
             raise TraceError(f"{name}: no column {told!r} to tell runs by: found {', '.join(frame.columns)}")
-    _check_place(spark, place)
-    with workplace(spark, place) as folder:
+    with staged_in(spark, place), _workplace(spark) as folder:
         found = Tables(folder, list(frames))
         with _ended_with_us(spark, folder):
             for number, (name, frame) in enumerate(frames.items()):
@@ -262,14 +261,14 @@ def _run_of(frame: DataFrame, options: Mapping[str, str]) -> Column | None:
 # ---- files ----
 
 
-def _check_place(spark: SparkSession, place: str | os.PathLike[str] | None) -> None:
-    if place is not None and not os.path.isdir(place):
-        raise TraceError(f"{os.fspath(place)}: no such folder: expected one that this machine and all executors see")
-    if place is None and not shares_files(spark):
+def _workplace(spark: SparkSession) -> contextlib.AbstractContextManager[Path]:
+    """Give a folder for tables; TraceError where there is none that executors see."""
+    if not is_possible(spark):
         raise TraceError(
             "executors do not see the files of this machine, where a table is put for an audit: --staging DIR names a "
             "folder that both see"
         )
+    return workplace(spark)
 
 
 @contextlib.contextmanager
