@@ -116,11 +116,20 @@ def pair(message: Any, number: int) -> tuple[Any, Any]:
     return found
 
 
+def _are_for_classes(given: type, *names: str) -> bool:
+    """Whether methods of a class, as far as it has them, need no object of it."""
+    from inspect import getattr_static
+
+    return all(isinstance(getattr_static(given, name, None), (staticmethod, classmethod, type(None))) for name in names)
+
+
 def codec(given: Any) -> Codec | None:
     """Return a codec, or None; TypeError unless it has what a codec needs."""
-    if given is not None and not (
-        callable(getattr(given, "encode", None)) and callable(getattr(given, "decode", None))
-    ):
+    if given is None:
+        return None
+    if isinstance(given, type) and not _are_for_classes(given, "encode", "decode"):
+        raise TypeError(f"codec is the class {given.__qualname__}: expected an object, as {given.__qualname__}()")
+    if not (callable(getattr(given, "encode", None)) and callable(getattr(given, "decode", None))):
         raise wrong_type("codec", given, "None (pickle), or a codec: an object with encode(obj) and decode(payload)")
     return given  # type: ignore[no-any-return]
 

@@ -18,6 +18,7 @@ from busq.cli.base import (
     JSON,
     TIMEOUT,
     Failure,
+    Number,
     Refusal,
     check_name,
     examples,
@@ -126,7 +127,7 @@ UNREADABLE = "unreadable"
 @click.option("--compare", is_flag=True, help="What got worse from the first path to the second? Outputs, or traces.")
 @click.option(
     "--tolerance",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=0.1,
     show_default=True,
     help="With --compare: by which share latencies may grow.",

@@ -37,6 +37,17 @@ else:
 EXAMPLE_MARK = "\b\n"  # Click leaves the lines of such a paragraph alone
 
 
+class Number(click.FloatRange):
+    """A number in a range; nan, which no comparison leaves out, is in none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a float, or fail."""
+        found = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail("nan is not a number", param, ctx)
+        return found
+
+
 class Failure(click.ClickException):
     """The command ran and found something wrong."""
 
@@ -282,13 +293,6 @@ def check_picture(ctx: click.Context, param: click.Parameter, value: str | None)
     return value
 
 
-def check_number(ctx: click.Context, param: click.Parameter, value: float) -> float:
-    """Refuse what is no number."""
-    if math.isnan(value):  # is in every range
-        raise click.BadParameter("nan is not a number", ctx, param)
-    return value
-
-
 def split(ctx: click.Context, param: click.Parameter, value: str | None) -> list[str] | None:
     """Read names separated by commas."""
     return None if value is None else [name.strip() for name in value.split(",") if name.strip()]
@@ -309,15 +313,14 @@ def split_orders(ctx: click.Context, param: click.Parameter, value: str | None) 
 
 option = functools.partial(click.option, show_default=True)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of tables.")
-TIMEOUT = click.FloatRange(min=0)
+TIMEOUT = Number(min=0)
 
 
 def patience(default_s: float) -> Callable[[Any], Any]:
     """Return the option of a command that waits for processes of its own."""
     return option(
         "--patience",
-        type=click.FloatRange(min=0, min_open=True),
-        callback=check_number,
+        type=Number(min=0, min_open=True),
         default=default_s,
         metavar="SECONDS",
         help="How long processes may do nothing, though they could, before they are given up.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 import busq
-from busq.cli.base import JSON, Failure, Refusal, examples, plain_errors, print_json
+from busq.cli.base import JSON, Failure, Number, Refusal, examples, plain_errors, print_json
 
 if TYPE_CHECKING:
     from busq.bridge.nats_stream import Server
@@ -100,7 +100,7 @@ def init(
 @click.option("--domain", required=True, help="Whose stream says the order.")
 @click.option("--machine", required=True, help="The name of this machine in it.")
 @click.option("--group", "groups", multiple=True, required=True, help="A group to carry; repeatable.")
-@click.option("--lease", type=click.FloatRange(min=0.3), default=20.0, show_default=True, metavar="SECONDS",
+@click.option("--lease", type=Number(min=0.3), default=20.0, show_default=True, metavar="SECONDS",
               help="How long a machine may be silent; the same for all machines.")  # fmt: skip
 @click.option("--replace", is_flag=True, help="Take the place of another bus of this machine's name at once.")
 @to_server

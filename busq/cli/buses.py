@@ -13,9 +13,9 @@ import click
 import busq
 from busq.cli.base import (
     JSON,
+    Number,
     ParamType,
     Size,
-    check_number,
     error_text,
     examples,
     one_line,
@@ -128,8 +128,7 @@ def list_command(as_json: bool) -> int:
 @click.argument("name")
 @option(
     "--interval",
-    type=click.FloatRange(0, 3600),
-    callback=check_number,
+    type=Number(0, 3600),
     metavar="SECONDS",
     default=0.2,
     help="Measure rates over so long; 0: not at all.",

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from busq._util.humanize import rounded
 from busq.cli import show
-from busq.cli.base import JSON, Refusal, check_picture, examples, print_json, wrote
+from busq.cli.base import JSON, Number, Refusal, check_picture, examples, print_json, wrote
 from busq.lab.proof import (
     MODELS,
     SOLVERS,
@@ -58,7 +58,7 @@ __all__ = ["prove"]
 @click.option("--solver", type=click.Choice(SOLVERS), default="z3", show_default=True, help="What answers.")
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, 1e6, min_open=True, max_open=True),
+    type=Number(0, 1e6, min_open=True, max_open=True),
     default=120.0,
     show_default=True,
     help="The most that one question may take; one that takes longer is left open.",

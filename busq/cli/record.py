@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import busq
-from busq.cli.base import JSON, TIMEOUT, Refusal, check_folder, check_number, examples, plain_errors, print_json
+from busq.cli.base import JSON, TIMEOUT, Refusal, check_folder, examples, plain_errors, print_json
 
 if TYPE_CHECKING:
     from busq.trace.recorder import Recording
@@ -38,10 +38,6 @@ def check_record(directory: str | None, what: str) -> None:
             raise Refusal(f"{what} needs pyarrow: pip install 'busq[trace]'") from None
 
 
-def _check_seconds(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    return None if value is None else check_number(ctx, param, value)
-
-
 def _check_limit(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
     if value is not None and not 0 <= value < math.inf:
         raise click.BadParameter(f"{value} is no number of events per second: expected one from 0 on")
@@ -54,7 +50,7 @@ def _check_limit(ctx: click.Context, param: click.Parameter, value: float | None
 )
 @click.argument("name")
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False), callback=check_folder)
-@click.option("--seconds", type=TIMEOUT, callback=_check_seconds, help="End after so long.")
+@click.option("--seconds", type=TIMEOUT, help="End after so long.")
 @click.option(
     "--ring",
     type=click.IntRange(256, 1 << 22),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq.cli.base import JSON, Refusal, check_picture, examples, option, plain_errors, print_json, split, wrote
+from busq.cli.base import JSON, Number, Refusal, check_picture, examples, option, plain_errors, print_json, split, wrote
 from busq.cli.sim_options import (
     PROCESSES,
     SIZES,
@@ -221,7 +221,7 @@ def fig5(
 @positive("--job-length", "job_length", 25.0, "MS", "In the mean.")
 @option(
     "--job-spread",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     default=5.0,
     metavar="MS",
     help="Standard deviation; the paper does not say it.",

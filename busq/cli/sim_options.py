@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import click
 
-from busq.cli.base import Failure, ParamType, Size, check_number, option, plain_errors, split_orders
+from busq.cli.base import Failure, Number, ParamType, Size, option, plain_errors, split_orders
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Option = Callable[[Any], Any]
 
 PROCESSES = (2, 65_536)
-POSITIVE = click.FloatRange(min=0, min_open=True)
+POSITIVE = Number(min=0, min_open=True)
 
 
 class Numbers(ParamType[tuple[float, ...]]):
@@ -91,12 +91,12 @@ def positive(name: str, field: str, default: float, unit: str, text: str) -> Opt
 
 def milliseconds(name: str, default: float, text: str | None = None) -> Option:
     """Return an option whose value is a time, 0 or longer."""
-    return option(name, type=click.FloatRange(min=0), callback=check_number, default=default, metavar="MS", help=text)
+    return option(name, type=Number(min=0), default=default, metavar="MS", help=text)
 
 
 def share(name: str, default: float, text: str) -> Option:
     """Return an option whose value is a share, from 0 to 1."""
-    return option(name, type=click.FloatRange(0, 1), default=default, help=text)
+    return option(name, type=Number(0, 1), default=default, help=text)
 
 
 def numbers(name: str, field: str, kind: Numbers, default: str, text: str | None = None) -> Option:
@@ -138,8 +138,7 @@ NETWORK = together(
     bandwidth("bandwidth", 1000.0),
     click.option(
         "--downlink",
-        type=click.FloatRange(min=0),
-        callback=check_number,
+        type=Number(min=0),
         default=0.0,
         metavar="KB/S",
         help="Of each downlink.  [default: no limit]",

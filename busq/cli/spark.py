@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from busq.cli.base import JSON, Group, Refusal, examples, print_json
+from busq.cli.base import JSON, Group, Number, Refusal, examples, print_json
 
 if TYPE_CHECKING:
     from busq.audit.spark.sessions.ready import Point
@@ -35,7 +35,7 @@ def spark() -> None:
 @click.option("--memory", metavar="SIZE", help="The heap of this machine's Java, as 6g.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Number(min=0, min_open=True),
     default=60.0,
     show_default=True,
     help="Seconds in which executors have to come.",

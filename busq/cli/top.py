@@ -9,15 +9,14 @@ from typing import Any
 
 import click
 
-from busq.cli.base import check_number, error_text, examples, is_read, option, plain_errors, print_json
+from busq.cli.base import Number, error_text, examples, is_read, option, plain_errors, print_json
 
 
 @click.command(epilog=examples("busq top", "busq top orders --interval 5", "busq top --count 10 --json"))
 @click.argument("names", metavar="[BUS]...", nargs=-1)
 @option(
     "--interval",
-    type=click.FloatRange(0.01, 3600),
-    callback=check_number,
+    type=Number(0.01, 3600),
     metavar="SECONDS",
     default=1.0,
     help="Between two looks.",

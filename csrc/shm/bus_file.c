@@ -152,8 +152,10 @@ static int region_reserve(busq_bus *bus, const char *directory)
   if (number == 0)
     return BUSQ_OK;
   errno = number;
-  const int result = busq_error_system("can't reserve %llu bytes for bus \"%s\" in \"%s\" (make arena, capacity or peers smaller, or that file system larger; in a container: --shm-size)",
-                                       (unsigned long long)busq_geometry_arena_end(&bus->geometry), bus->name, directory);
+  const int result = busq_error_system("can't reserve %llu bytes for bus \"%s\" in \"%s\" (make arena, capacity or peers smaller, or %s)",
+                                       (unsigned long long)busq_geometry_arena_end(&bus->geometry), bus->name, directory,
+                                       number == EFBIG ? "raise the limit for files: ulimit -f"
+                                                       : "that file system larger; in a container: --shm-size");
   return number == EFBIG ? BUSQ_NO_SPACE : result;
 }
 

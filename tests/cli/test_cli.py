@@ -152,6 +152,8 @@ def test_what_nobody_promised_is_not_shown_as_a_fault(buses: Path) -> None:
         (["recv", "orders"], "busq recv: Missing option '--name'"),
         (["recv", "orders", "--name", "bob", "--count", "0"], "busq recv: Invalid value for '--count'"),
         (["send", "orders", "bob", "--timeout", "-1"], "busq send: Invalid value for '--timeout'"),
+        (["send", "orders", "bob", "--timeout", "nan"], "busq send: Invalid value for '--timeout': nan is not a number"),
+        (["queue", "drain", "b", "a", "c", "--timeout", "nan"], "busq queue drain: Invalid value for '--timeout': nan is"),
         (["replay", "/dev/null", "--plot", ""], "busq replay: Invalid value for '--plot': a file needs a name"),
         (["replay", "/dev/null", "--record", ""], "busq replay: Invalid value for '--record': a folder needs a name"),
         (["record", "orders", ""], "busq record: Invalid value for 'DIR': a folder needs a name"),

@@ -895,12 +895,13 @@ def test_limits_of_the_process_are_named_and_leave_nothing(
                 call()
                 answers.append("done")
             except OSError as error:
-                answers.append(f"{type(error).__name__} {errno.errorcode[error.errno]}")
+                advice = " ulimit -f" if "ulimit -f" in str(error) else ""
+                answers.append(f"{type(error).__name__} {errno.errorcode[error.errno]}{advice}")
         return answers
 
     answers = fork(child).result()
     if limit == "file size":
-        assert answers == ["NoSpace EFBIG", "done"]
+        assert answers == ["NoSpace EFBIG ulimit -f", "done"]
     elif limit == "address space":
         assert answers == ["NoSpace ENOMEM", "done"]
     else:

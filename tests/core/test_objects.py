@@ -470,6 +470,19 @@ def test_a_codec_has_encode_and_decode(bus: busq.Bus, codec: Any) -> None:
     assert bus.peers() == []
 
 
+def test_a_class_is_no_codec_unless_its_methods_need_no_object(bus: busq.Bus) -> None:
+    class Whole:
+        encode = staticmethod(pickle.dumps)
+        decode = staticmethod(pickle.loads)
+
+    with pytest.raises(TypeError, match=r"codec is the class Text: expected an object, as Text\(\)"):
+        bus.join("alice", codec=Text)  # type: ignore[arg-type]
+    assert bus.peers() == []
+    with bus.join("alice", codec=Whole) as alice:
+        alice.send_object("alice", 5)
+        assert alice.recv().object() == 5
+
+
 @pytest.mark.parametrize("made", ["text", None, 5, [b"good", "text"]])
 def test_what_a_codec_makes_has_to_be_bytes(bus: busq.Bus, made: Any) -> None:
     codec = Text()

@@ -91,7 +91,7 @@ static int peer_join(busq_peer *peer, busq_grave *grave, const char *name, size_
 
 static int peer_join_alone(busq_peer *peer, busq_grave *grave, const char *name, size_t name_bytes, uint32_t flags)
 {
-  int result = busq_take_over_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes);
+  int result = busq_take_over_name(peer->lock_fd, peer->name_lock, peer->bus, name, name_bytes, "choose another name");
   if (!result)
     result = peer_join(peer, grave, name, name_bytes, flags);
   if (!result)

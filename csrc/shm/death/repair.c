@@ -116,7 +116,8 @@ int busq_bus_remove_peer(busq_bus *bus, const char *name, size_t name_bytes)
   result = busq_grave_open(&grave, bus);
   if (result)
     return result;
-  result = busq_take_over_name(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes);
+  result = busq_take_over_name(grave.fd, busq_name_lock(name, name_bytes), bus, name, name_bytes,
+                               "what it leaves can be removed once it has closed or ended");
   if (!result)
     result = leftovers_remove(&grave, name, name_bytes);
   busq_grave_close(&grave);

@@ -9,13 +9,13 @@
 #include <errno.h>
 #include <time.h>
 
-int busq_take_over_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes)
+int busq_take_over_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes, const char *advice)
 {
   if (busq_lock_try(fd, lock) == 0)
     return BUSQ_OK;
   if (errno == EAGAIN || errno == EACCES)
-    return busq_error(BUSQ_PEER_EXISTS, "a live process has joined bus \"%s\" as \"%.*s\"; choose another name", bus->name,
-                      (int)name_bytes, name);
+    return busq_error(BUSQ_PEER_EXISTS, "a live process has joined bus \"%s\" as \"%.*s\"; %s", bus->name, (int)name_bytes,
+                      name, advice);
   return busq_error_system("can't lock the name \"%.*s\" on bus \"%s\"", (int)name_bytes, name, bus->name);
 }
 

@@ -19,9 +19,9 @@
 #include "shm/burial/grave.h"
 #include "shm/memory/peer.h"
 
-/* For the successor of a peer that is gone, and for its removal: takes its name, or returns that it is taken; enters
- * its slot's grave, or returns why that can't be now. */
-int busq_take_over_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes);
+/* For the successor of a peer that is gone, and for its removal: takes its name, or returns that it is taken, with what
+ * to do then; enters its slot's grave, or returns why that can't be now. */
+int busq_take_over_name(int fd, int64_t lock, const busq_bus *bus, const char *name, size_t name_bytes, const char *advice);
 int busq_take_over_enter(busq_grave *grave, uint32_t slot, const char *name, size_t name_bytes);
 
 /* Continues the last peer of that name; BUSQ_EMPTY where there was none.  The name is held. */
