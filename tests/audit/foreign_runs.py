@@ -63,6 +63,8 @@ def make_foreign(folder: Path, plan: Plan, names: str, files: int) -> dict[str, 
         with pq.ParquetWriter(folder / f"part-{number:05}.parquet", schema) as file:
             for some in np.array_split(rows, max(1, -(-len(rows) // _ROWS))):
                 file.write_table(_renamed(table.take(pa.array(some)), plan, names))
+    del table, order
+    pa.default_memory_pool().release_unused()  # others are measured beside us
     return as_json(tally, plan)
 
 
