@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +30,6 @@ def check(paths: Sequence[str], options: Mapping[str, Any]) -> None:
     """Refuse what does not go with --compare."""
     if len(paths) != 2:
         raise Refusal(f"--compare: found {amount(len(paths), 'path')}, expected two: BEFORE and AFTER")
-    if math.isnan(options["tolerance"]):
-        raise Refusal("--tolerance nan: expected a share, as 0.1")
     for name in ("follow", "report", "shiviz", "diagram", "output", "output_table"):
         if options[name]:
             raise Refusal(f"--{name.replace('_', '-')} does not go with --compare")
