@@ -187,7 +187,7 @@ def test_what_cannot_be_printed_for_another_reason_is_told_and_the_files_are_wri
 
 
 @pytest.mark.parametrize("command", ["ls", "info büs", "doctor", "ls --json"])
-def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(bus_directory: Path, command: str) -> None:
+def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(own_directory: Path, command: str) -> None:
     with busq.Bus.create("büs"):
         environment = os.environ | {"PYTHONIOENCODING": "ascii"}
         done = subprocess.run(
@@ -203,7 +203,7 @@ def test_what_has_letters_that_the_output_lacks_is_told_all_the_same(bus_directo
 
 
 @pytest.mark.parametrize("command", ["ls", "ls --json", "info büs", "doctor", "doctor büs", "gc", "rm büs"])
-def test_a_locale_without_letters_leaves_names_as_they_are(bus_directory: Path, command: str) -> None:
+def test_a_locale_without_letters_leaves_names_as_they_are(own_directory: Path, command: str) -> None:
     """Where Python is kept from UTF-8, names of files and arguments are bytes to it."""
     environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     with busq.Bus.create("büs"):
