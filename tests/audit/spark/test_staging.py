@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def test_a_run_is_judged_alike_with_and_without_the_folder(
     assert [folder.is_relative_to(staging) for folder in put] == [True] * len(put)
     assert bool(put) == is_staged
     assert list(staging.iterdir()) == []
-    assert spark.conf.get(driver.STAGING, None) is None
+    assert repack._staging.get() == ""
 
 
 def test_a_folder_that_executors_do_not_see_is_refused(
@@ -74,13 +75,28 @@ def test_a_folder_that_executors_do_not_see_is_refused(
     with pytest.raises(TraceError, match=f"{staging}: what executors write there is not in that folder here"):
         huge.audit(spark, find([trace]).sources[0], place=staging)
     assert list(staging.iterdir()) == []
-    assert spark.conf.get(driver.STAGING, None) is None
+    assert repack._staging.get() == ""
 
 
 def test_a_task_that_cannot_write_is_noticed(spark: SparkSession, staging: Path) -> None:
     assert driver.writes_into(spark, str(staging), 3)
     assert sorted(path.name for path in staging.iterdir()) == ["task0", "task1", "task2"]
     assert not driver.writes_into(spark, str(staging / "elsewhere"), 3)
+
+
+def test_two_threads_of_a_session_do_not_take_each_others_folder(
+    spark: SparkSession, tmp_path: Path, staging: Path
+) -> None:
+    """One that ends while the other is at work neither takes its folder away, nor leaves its own behind."""
+    (tmp_path / "other").mkdir()
+    first, second = repack.staged_in(spark, staging), repack.staged_in(spark, tmp_path / "other")
+    with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as another:
+        one.submit(first.__enter__).result()
+        another.submit(second.__enter__).result()
+        one.submit(first.__exit__, None, None, None).result()
+        assert another.submit(repack._staging.get).result() == str(tmp_path / "other")
+        another.submit(second.__exit__, None, None, None).result()
+        assert [one.submit(repack._staging.get).result(), another.submit(repack._staging.get).result()] == ["", ""]
 
 
 @pytest.mark.usefixtures("spark")

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -29,7 +30,7 @@ from pyspark.sql import types as T  # noqa: N812
 from busq.audit.spark.large_run.bad_rows import Facts
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
-from busq.audit.spark.sessions.driver import STAGING, parallelism, setting, shares_files, writes_into
+from busq.audit.spark.sessions.driver import parallelism, shares_files, writes_into
 from busq.audit.spark.sessions.places import sweep
 from busq.trace import places
 from busq.trace.errors import TraceError
@@ -41,6 +42,7 @@ ROWS_PER_TASK = 1_000_000
 PLACES_MAX = 1024  # processes whose places stand in a plan
 
 _PREFIX = "busq-audit-"
+_staging: ContextVar[str] = ContextVar("_staging", default="")  # of this thread: others may audit in the same session
 
 _COLUMNS = [name for name in SCHEMA.names if name != "run"]
 _ORDERED = (*(name for name in EVENTS.names if name != "run"), "label", "name")
@@ -51,11 +53,7 @@ _FILE = pa.schema([("process", pa.int32()), ("position", pa.int64()), ("path", p
 
 def is_possible(spark: SparkSession) -> bool:
     """Whether all executors see one folder."""
-    return bool(_staging(spark)) or shares_files(spark)
-
-
-def _staging(spark: SparkSession) -> str:
-    return spark.conf.get(STAGING, "") or ""
+    return bool(_staging.get()) or shares_files(spark)
 
 
 @contextlib.contextmanager
@@ -71,7 +69,9 @@ def staged_in(spark: SparkSession, place: str | os.PathLike[str] | None) -> Iter
     path = os.path.abspath(place)
     if not os.path.isdir(path):
         raise TraceError(f"{os.fspath(place)}: no such folder: expected one that this machine and all executors see")
-    with setting(spark, STAGING, path):
+    former = _staging.get()
+    _staging.set(path)
+    try:
         with workplace(spark) as folder:
             if not writes_into(spark, str(folder), parallelism(spark)):
                 raise TraceError(
@@ -79,12 +79,14 @@ def staged_in(spark: SparkSession, place: str | os.PathLike[str] | None) -> Iter
                     "this machine and all executors see, and may write into"
                 )
         yield
+    finally:
+        _staging.set(former)
 
 
 @contextlib.contextmanager
 def workplace(spark: SparkSession) -> Iterator[Path]:
     """Give a folder in the one for staging, or else beside what Spark spills, that goes with the block."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_staging(spark) or _beside(spark)))
+    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_staging.get() or _beside(spark)))
     try:
         yield folder
     finally:

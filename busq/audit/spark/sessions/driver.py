@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NEEDED",
     "OURS",
-    "STAGING",
     "Progress",
     "active",
     "as_needed",
@@ -52,7 +51,6 @@ NEEDED = {  # settings of a session, whatever else it is used for
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # else Spark refuses times as pandas writes them
     "spark.sql.session.timeZone": "UTC",  # of times without a zone
 }
-STAGING = "spark.busq.staging"  # a setting, too: a folder that this machine and all executors see
 OURS = "spark.busq.python"  # a setting of sessions that busq started: the Python of their tasks
 _ROWS = 1 << 12  # more than there are cores: then each of them gets a part of a range
 
