@@ -149,13 +149,18 @@ typedef struct {
   busq_column member_items;      /* int32_t, no nulls; -1: a process that is not known any more */
 } busq_rows;
 
-enum { BUSQ_ROW_LOCAL = 2, BUSQ_ROW_JOIN = 8, BUSQ_ROW_LEAVE = 9, BUSQ_ROW_KINDS = 16 };
+enum { BUSQ_ROW_LOCAL = 2, BUSQ_ROW_JOIN = 8, BUSQ_ROW_LEAVE = 9, BUSQ_ROW_DIE = 12, BUSQ_ROW_KINDS = 16 };
 
-/* Appends the sends and deliveries among the rows, all or none. */
+/* Appends the sends and deliveries among the rows, all or none, and notes between which of them the process died. */
 int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows);
 /* The process passed these messages, so they were not for it: from here on, they were not sent to it, unless it
  * delivered them. */
 int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages);
+/* How many events of a process stand before its last death; -1: none of its rows was one.  *came_backp: whether it
+ * joined after that. */
+int64_t busq_history_read_death(const busq_history *history, uint32_t process, uint32_t *came_backp);
+/* Takes from the destinations of messages those that deaths left owed nothing, once all rows are appended. */
+int busq_history_spare(busq_history *history);
 /* Adds to counts[] how many rows are of each kind; the last one counts all that are higher. */
 void busq_rows_count(const busq_rows *rows, uint64_t *counts);
 

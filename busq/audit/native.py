@@ -150,10 +150,10 @@ class _Case:
         for process, log in enumerate(run.logs):
             if self.counts[process][Kind.PASS]:
                 self._pass(process, passed_of(log))
-        self.deaths = deaths_in(self.logs, self.counts)
+        self.deaths = deaths_in(self.history)
         self.findings += self.deaths.findings(run.processes)
         if self.deaths:
-            spare(self.history, self.logs, self.deaths)
+            spare(self.history)
         self.holes = unknown.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
             clock_check.clock_faults(run)

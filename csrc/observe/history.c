@@ -259,8 +259,7 @@ int busq_history_deliver(busq_history *history, uint32_t process, uint64_t messa
 
 /* ---- what was passed ---- */
 
-/* Without the process; as a set of its own, since several messages may share one. */
-static bool destination_remove(busq_history *history, busq_observe_message *m, uint32_t process)
+bool busq_observe_message_remove(busq_history *history, busq_observe_message *m, uint32_t process)
 {
   if (!pool_reserve(history, m->n_destinations))
     return false;
@@ -283,7 +282,7 @@ static int messages_pass(busq_history *history, uint32_t process, const uint64_t
     const uint32_t number = history->index.slots[busq_index_probe(&history->index, messages[i])];
     busq_observe_message *m = number && !is_delivered[number - 1] ? &history->messages[number - 1] : NULL;
     if (m && m->sender != BUSQ_OBSERVE_NOBODY && busq_observe_message_is_for(history, m, process) &&
-        !destination_remove(history, m, process))
+        !busq_observe_message_remove(history, m, process))
       return out_of_memory();
   }
   return BUSQ_OK;

@@ -34,6 +34,9 @@ typedef struct {
   uint32_t capacity;
   uint64_t last_set; /* the destinations of the last send, if last_set_size is not 0 */
   uint32_t last_set_size;
+  uint32_t died_behind; /* how many of the events stand before its last death, if it has_died */
+  bool has_died;
+  bool came_back; /* it joined after that */
 } busq_observe_log;
 
 typedef struct {
@@ -89,5 +92,9 @@ static inline bool busq_observe_message_was_sent_at(const busq_observe_message *
 {
   return message->sender == process && message->sent_at == place;
 }
+
+/* Takes a receiver from a message's destinations, among which it is; false: there is no memory for the others as a set
+ * of their own, which they need since several messages may share one. */
+bool busq_observe_message_remove(busq_history *history, busq_observe_message *message, uint32_t process);
 
 #endif /* BUSQ_OBSERVE_HISTORY_H */

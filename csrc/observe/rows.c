@@ -16,19 +16,35 @@ typedef struct {
   size_t n_destinations;
   bool is_packed;     /* the destinations of the sends follow each other */
   size_t destinations_begin;
+  size_t died_behind; /* so many of the events, if it has_died */
+  bool has_died;
+  bool came_back;     /* it joined, after its last death if that is among the rows */
   uint8_t *kinds;     /* NULL: those of the rows */
   uint64_t *messages;
   uint32_t *counts;
   uint32_t *destinations;
 } selection;
 
+static void selection_note_life(selection *s, uint32_t kind)
+{
+  if (kind == BUSQ_ROW_DIE) {
+    s->has_died = true;
+    s->came_back = false;
+    s->died_behind = s->n_events;
+  } else if (kind == BUSQ_ROW_JOIN) {
+    s->came_back = true;
+  }
+}
+
 static void selection_measure(selection *s)
 {
   size_t end = 0;
   s->is_packed = true;
   for (size_t row = 0; row < s->rows->n_rows; row++) {
-    if (!busq_rows_is_event(s->rows, row))
+    if (!busq_rows_is_event(s->rows, row)) {
+      selection_note_life(s, busq_rows_kind(s->rows, row));
       continue;
+    }
     s->n_events++;
     if (busq_rows_kind(s->rows, row) != BUSQ_EVENT_SEND)
       continue;
@@ -94,20 +110,39 @@ static int selection_append(const selection *s, busq_history *history, uint32_t 
                              s->n_destinations);
 }
 
+/* After the events were appended. */
+static void selection_tell_life(const selection *s, busq_observe_log *log)
+{
+  if (s->has_died) {
+    log->has_died = true;
+    log->came_back = s->came_back;
+    log->died_behind = log->n_events - (uint32_t)(s->n_events - s->died_behind);
+  } else if (s->came_back && log->has_died) {
+    log->came_back = true;
+  }
+}
+
+static int refuse_process(const busq_history *history, uint32_t process)
+{
+  return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+}
+
 int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows)
 {
   selection s = {.rows = rows};
   selection_measure(&s);
-  if (!s.n_events)
-    return BUSQ_OK;
   int result = BUSQ_NO_SPACE;
-  if (selection_reserve(&s)) {
+  if (!s.n_events) {
+    result = process < history->n_processes ? BUSQ_OK : refuse_process(history, process);
+  } else if (selection_reserve(&s)) {
     selection_fill(&s);
     result = selection_append(&s, history, process);
   } else {
     result = busq_error(BUSQ_NO_SPACE, "no memory to read %zu rows: judge them in parts, or on a larger machine",
                         rows->n_rows);
   }
+  if (result == BUSQ_OK)
+    selection_tell_life(&s, &history->logs[process]);
   free(s.kinds);
   free(s.messages);
   free(s.counts);
@@ -118,7 +153,7 @@ int busq_history_append_rows(busq_history *history, uint32_t process, const busq
 int busq_rows_check(const busq_rows *rows, const busq_history *history, uint32_t process, uint32_t n_read)
 {
   if (process >= history->n_processes)
-    return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+    return refuse_process(history, process);
   size_t n_events = 0;
   for (size_t row = 0; row < rows->n_rows; row++)
     n_events += busq_rows_is_event(rows, row);

@@ -625,6 +625,15 @@ def _insert(log: list[Row], at: int, row: Row) -> None:
     log.insert(at, {**row, "position": position})
 
 
+def let_die(rng: random.Random, rows: list[list[Row]]) -> None:
+    """Some processes die, and some of these come back."""
+    for log in rows:
+        ends = rng.choice([[], [], [Kind.DIE], [Kind.DIE], [Kind.DIE, Kind.JOIN], [Kind.DIE, Kind.JOIN, Kind.DIE]])
+        places = sorted(rng.choice([len(log), rng.randint(0, len(log))]) for _ in ends)
+        for number, (kind, at) in enumerate(zip(ends, places, strict=True)):
+            _insert(log, at + number, dict.fromkeys(SCHEMA.names) | {"kind": int(kind)})
+
+
 def _leave_gaps(rng: random.Random, rows: list[list[Row]]) -> None:
     """Events are missing: a finding reports it, or only the positions show it."""
     log = rng.choice(rows)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from audit_oracle import Row, random_run, rows_of
+from audit_oracle import Row, let_die, random_run, rows_of
 from vague_runs import VAGUE, make_vague
 
 from busq.trace import SCHEMA, Kind, Source, find
@@ -150,8 +150,8 @@ def _message_names(style: str, messages: Sequence[int], rng: random.Random) -> d
 # ---- what is true ----
 
 
-def draw(seed: int, folder: Path, *, has_vague: bool = False) -> Drawn:
-    """Draw a shape and runs, with rows of unknown kinds or without, and write them."""
+def draw(seed: int, folder: Path, *, has_vague: bool = False, has_deaths: bool = False) -> Drawn:
+    """Draw a shape and runs, with rows of unknown kinds and deaths or without, and write them."""
     shape = draw_shape(seed)
     rng = random.Random(f"runs {seed}")
     if has_vague and rng.random() < 0.3:
@@ -162,6 +162,8 @@ def draw(seed: int, folder: Path, *, has_vague: bool = False) -> Drawn:
         rows = rows_of(random_run(rng, name, has_groups=False))
         if has_vague:
             make_vague(rng, rows, tells_sender=shape.tells_sender)
+        if has_deaths:
+            let_die(rng, rows)
         drawn.truth[name] = _without(shape, rows)
     drawn.has_order = "position" not in shape.without or shape.files in ("one", "by process")
     drawn.is_unique = all(map(_is_unique, drawn.truth.values()))

@@ -89,6 +89,38 @@ def test_the_script_counts_the_same(logs: list[list[Event]], verdict: str, count
     assert told["lost"] == count
 
 
+def lost_by(logs: list[list[Event]]) -> int:
+    """Count by the definition, copy by copy, in logs without messages that were sent twice."""
+    last = [max((at for at, event in enumerate(log) if event == DIE), default=-1) for log in logs]
+    dead = [at >= 0 and JOIN not in log[at:] for at, log in zip(last, logs, strict=True)]
+    got = [{message for kind, message, _ in log if kind == Kind.DELIVER} for log in logs]
+    count = 0
+    for sender, log in enumerate(logs):
+        for at, (kind, message, to) in enumerate(log):
+            if kind != Kind.SEND or (at < last[sender] and not any(message in its for its in got)):
+                continue
+            count += sum(message not in got[receiver] and not dead[receiver] for receiver in set(to or []))
+    return count
+
+
+def test_random_deaths_take_what_their_definition_takes(tmp_path: Path, seed: int) -> None:
+    chance, counts = random.Random(seed), set[int]()
+    for number in range(100):
+        logs: list[list[Event]] = [[], [], []]
+        for n in range(1, chance.randint(2, 12)):
+            sender, to = chance.randrange(3), chance.sample(range(3), chance.randint(0, 3))
+            logs[sender].append(sends(n, *to, sender=sender))
+            for receiver in (receiver for receiver in range(3) if chance.random() < 0.5):
+                logs[receiver].append(gets(n, sender=sender))
+        for log in logs:
+            for event in chance.choice(([], [DIE], [DIE, JOIN], [DIE, JOIN, DIE], [JOIN])):
+                log.insert(chance.randint(log.index(DIE) + 1 if DIE in log else 0, len(log)), event)
+        found = audit(run_of(logs, tmp_path / str(number))).checks["lost"].count
+        assert found == lost_by(logs), logs
+        counts.add(found)
+    assert len(counts) > 3
+
+
 def test_audits_of_simulations_agree_with_their_judge(tmp_path: Path, seed: int) -> None:
     """With one audit of what is lost or not uniform; the run goes through files."""
     chance, told = random.Random(seed), {True: 0, False: 0}

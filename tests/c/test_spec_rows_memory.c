@@ -4,6 +4,7 @@
 #include "harness/test.h"
 #include "harness/counted_memory.h"
 #include "observe/absence.c"
+#include "observe/deaths.c"
 #include "observe/vector_clocks.c"
 #include "observe/history.c"
 #include "observe/rows.c"
@@ -61,6 +62,12 @@ static bool audit_fails_at(long n)
     const busq_rows rows = audit_rows(process);
     result = busq_history_append_rows(history, process, &rows);
   }
+  for (uint32_t process = 0; process < 2 && result == BUSQ_OK; process++) {
+    const busq_rows death = {.n_rows = 1, .kinds = {(const int8_t[]){BUSQ_ROW_DIE}, NULL, 0}};
+    result = busq_history_append_rows(history, process, &death);
+  }
+  if (result == BUSQ_OK)
+    result = busq_history_spare(history);
   if (result == BUSQ_OK)
     result = busq_history_judge_absence(history, whole, &lost, open_losses, &phantom, open_phantoms);
   if (result == BUSQ_OK)

@@ -30,6 +30,8 @@ BLOCK = 200  # of shapes whose runs are judged at once
 # These were judged otherwise, once.
 PINNED = (3, 40, *(pytest.param(seed, marks=pytest.mark.long) for seed in (9, 18, 21, 39, 7102776, 8000008)))
 HUGE = range(MANY // 100) if "BUSQ_TEST_SHAPES" in os.environ else PINNED
+HUGE_WITH_DEATHS = range(max(2, MANY // 100))
+BORNE_UPON = ("lost", "duplicated", "phantom")  # by deaths, and relations judge them without memory
 
 
 def said(run: RunAudit) -> dict[str, tuple[int, str]]:
@@ -74,3 +76,14 @@ def assert_huge_alike(spark: SparkSession, seed: int, folder: Path) -> None:
     if any(map(any, drawn.truth.values())):
         for source in sources_of(drawn).values():
             assert_alike(huge.audit(spark, source), audit(read(source)), str(drawn.shape))
+
+
+@pytest.mark.parametrize("seed", HUGE_WITH_DEATHS)
+def test_a_huge_run_of_any_shape_whose_processes_die(spark: SparkSession, seed: int, tmp_path: Path) -> None:
+    """In files by the observers, and where these have no memory by relations."""
+    drawn = draw(seed, tmp_path, has_deaths=True)
+    for source in sources_of(drawn).values() if any(map(any, drawn.truth.values())) else ():
+        wanted = audit(read(source))
+        assert_alike(huge.audit(spark, source), wanted, str(drawn.shape))
+        found = huge.audit(spark, source, memory_bytes=0, checks=BORNE_UPON)
+        assert said(found) == {name: said(wanted)[name] for name in BORNE_UPON}, str(drawn.shape)

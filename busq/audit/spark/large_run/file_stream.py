@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from busq._native import ffi, lib
 from busq._port.through_cffi import check
 from busq.audit.columns import Rows, count_kinds, passed_of, rows_of
+from busq.audit.deaths import spare
 from busq.lab.observers import History, core_of
 from busq.trace.schema import Kind
 
@@ -55,6 +56,8 @@ def history_of(logs: Sequence[tuple[int, str]], processes: int, most: Mapping[in
                 passed.setdefault(process, []).extend(passed_of(table))
     for process, names in passed.items():
         check(lib.busq_history_pass(core_of(history), process, ffi.new("uint64_t[]", names), len(names)))
+    if most is None:  # of the first part of a run it is not known what its dead delivered
+        spare(history)
     pa.default_memory_pool().release_unused()  # its judge wants the memory
     return history
 

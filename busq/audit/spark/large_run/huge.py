@@ -365,7 +365,8 @@ def _judge_files(case: Case, names: Sequence[str], judged: frozenset[str]) -> _F
     checks = observed(case, results, "c", are_old=True)
     lost, phantom = checks.get("lost"), checks.get("phantom")
     if any(check and check.count for check in (lost, phantom)):
-        absent_checks = unknown.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words)
+        back = case.deaths.back
+        absent_checks = unknown.tell_absent(lost, phantom, case.run, history, case.holes, case.all_words, back)
         checks |= {check.name: check for check in absent_checks}
     times = Pace(history, file_stream.rows_by_process(case.logs, len(case.names)))
     remarks = list(times.findings(case.all_words))

@@ -114,7 +114,6 @@ class Case:
         self.deaths = self._deaths()
         self.findings += self.deaths.findings(self.names)
         if self.deaths:
-            self.logs = ()
             self.events = checks.without_spared(self.events, self.deaths)
         if not (loaded.may_number_all and self._number_all()):
             self._find_holes(has_repetitions)
