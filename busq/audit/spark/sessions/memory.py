@@ -40,6 +40,7 @@ DRIVER = 300 * MIB  # this process, with PySpark, PyArrow and NumPy
 WORKER = 200 * MIB  # a Python worker, with a batch of rows in and out
 HEAP_MIN = 512 * MIB  # Spark itself asks for 450 of what its collector leaves
 HEAP_SHARE = 0.6  # of what is left after these; the rest is for the exact observers
+HEAP_PER_TASK = 1024 * MIB  # a task sorts a million rows: what is beyond is of more use to the observers
 TICK_S = 0.25
 SLACK = 1.05  # pages that belong to several are counted when they move
 
@@ -89,7 +90,8 @@ def shares(memory: str, master: str | None = None, workers: int | None = None) -
             f"{-(-needed // MIB)}m at least"
             + (f", {-(-(needed - (workers - 1) * WORKER) // MIB)}m with --master local[1]" if workers > 1 else "")
         )
-    heap = max(HEAP_MIN, int((total - fixed) * HEAP_SHARE / (1 + JAVA_SHARE)))
+    most = workers * HEAP_PER_TASK if workers else total  # a stream without workers holds its state in Java
+    heap = max(HEAP_MIN, min(most, int((total - fixed) * HEAP_SHARE / (1 + JAVA_SHARE))))
     return Shares(total, heap, max(0, total - fixed - int(heap * (1 + JAVA_SHARE))), workers)
 
 
