@@ -26,13 +26,14 @@ from test_audit_agreement import assert_agreement
 from busq.audit.native import audit
 from busq.audit.result import RunAudit
 from busq.audit.spark.large_run import checks, huge, islands, latencies, layout, repack
+from busq.audit.spark.large_run import names as names_on_spark
 from busq.audit.spark.large_run.load import Loaded, conformed, load
-from busq.audit.spark.large_run.names import _is_odd, _may_be_padded
+from busq.audit.spark.large_run.names import _are_alike, _is_odd, _may_be_padded
 from busq.audit.spark.large_run.segments import Summary
 from busq.audit.spark.sessions.driver import frame_of, setting
 from busq.bench.audit_run import Plan
 from busq.trace import SCHEMA, Run, Source, find, message_of, read
-from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ODD_NAME
+from busq.trace.guesses import NO_DELIVERIES, NO_SENDS, ODD_NAME, plain_names
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -575,3 +576,23 @@ def test_names_that_may_be_written_otherwise_or_have_blanks_around_are_told_from
             assert is_odd == bool(re.search(ODD_NAME, name)), (name, seed)
     plain = {row.name for row in rows if not row.padded}
     assert plain >= {"0", "-07", "svc-a", "0a"}
+
+
+def test_names_that_differ_in_how_they_are_written_are_found_among_any(
+    spark: SparkSession, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look for what the few odd ones would be, written otherwise, finds what a comparison of all of them does."""
+    random_, found = random.Random(seed), set()
+    texts = ["7", "07", "7.0", "8", "é", "e\u0301", "0a", "-1", "-01", "b", "c", "0"]
+    for _ in range(12):
+        names = random_.sample(texts, random_.randint(1, 5))
+        rows = [(random_.choice(names), random_.choice([*names, None]), [random_.choice(names)]) for _ in range(8)]
+        there = {name for own, message, to in rows for name in (own, message, *to) if name is not None}
+        wanted = len(set(plain_names(pa.array(sorted(there))).to_pylist())) < len(there)
+        frame = spark.createDataFrame(rows, "process string, message string, destinations array<string>")
+        for most in (names_on_spark.ODD_MAX, 0):
+            monkeypatch.setattr(names_on_spark, "ODD_MAX", most)
+            assert _are_alike(frame) == wanted, (seed, most, rows)
+        found.add(wanted)
+        monkeypatch.undo()
+    assert len(found) == 2

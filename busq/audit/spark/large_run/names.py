@@ -45,6 +45,7 @@ from busq.trace.typed_columns import DIGITS, Counts
 
 __all__ = ["Mapped", "load"]
 
+ODD_MAX = 1000  # names that may be written in another way: if there are more, all names are compared
 HASHES_MAX = 8  # that are tried before two names with one hash are blamed on something else
 _NEEDED = frozenset({"process", "position", "kind", "message", "destinations"})
 _MASK = (1 << 63) - 1
@@ -69,8 +70,9 @@ def load(spark: SparkSession, source: Source, heads: Sequence[Head]) -> Mapped:
 
     Errors: InMemory if its tables are not of events with all that takes, or leave something to guess; TraceError for
     too many processes.
-    Cost: two passes; a third one where processes without a log are named, or names are those that busq gives, and one
-    more where names may have blanks around them, as those may that begin or end with other letters than those of ASCII.
+    Cost: two passes; a third one where processes without a log are named, or names are those that busq gives, one more
+    where names may have blanks around them, as those may that begin or end with other letters than those of ASCII, and
+    two where a few may be written in another way, such as 007; where many may, all of them are moved.
     """
     fields = Fields(source.options)
     alike: dict[str, list[Head]] = {}
@@ -347,11 +349,26 @@ def _names() -> Column:
 
 
 def _are_alike(events: DataFrame) -> bool:
-    """Return whether names differ in nothing but how they are written: `busq.trace.guesses.alike` reports that."""
+    """Return whether names differ in nothing but how they are written: `busq.trace.guesses.alike` reports that.
+
+    Of two names that do, one at least is odd.  Among ids by chance there may be a few, such as one that is all digits:
+    then it is enough to look for what these would be, written otherwise, and no name has to be moved.
+    """
+    odd = events.where(_any_name(_is_odd)).select(F.explode(F.filter(_names(), _is_odd)).alias("name")).distinct()
+    found = [row["name"] for row in odd.limit(ODD_MAX + 1).collect()]
+    if len(found) <= ODD_MAX:
+        plain = plain_names(pa.array(found, pa.string())).to_pylist()
+        others = set(plain).difference(found)
+        return len(set(plain)) < len(plain) or (bool(others) and _is_there(events, others))
     names = events.select(F.explode(_names()).alias("name")).where("name is not null").distinct()
     counts = F.count("name"), F.countDistinct("plain")
     several, plain = names.mapInArrow(_with_plain, "name string, plain string").agg(*counts).collect()[0]
     return bool(several > plain)
+
+
+def _is_there(events: DataFrame, names: Iterable[str]) -> bool:
+    """Return whether a row has one of these names."""
+    return bool(events.where(_any_name(lambda name: name.isin(sorted(names)))).limit(1).count())
 
 
 def _with_plain(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
