@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from subprocess import PIPE
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -361,20 +362,35 @@ def test_ctrl_c_leaves_no_staged_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith("busq-")] == []
 
 
-def test_what_a_killed_audit_left_goes_with_the_next_one(spark: SparkSession, tmp_path: Path) -> None:
-    with repack.workplace(spark) as first:
-        place = first.parent
-    ended = subprocess.Popen(["true"])
-    ended.wait(PATIENCE_S)
-    left, alive = (place / f"busq-audit-{number}-test" for number in (ended.pid, os.getpid()))
-    for folder in (left, alive):
-        folder.mkdir()
+HOLDER = """
+import pathlib, sys
+from busq.audit.spark.sessions.places import hold
+print(hold(pathlib.Path(sys.argv[1]), "busq-audit-"), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_audit_left_in_a_shared_folder_goes_with_the_next_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of one that lives nothing goes, whatever its number is: it may be one of another machine's, or container's."""
+    words = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    holders = [subprocess.Popen(words, stdin=PIPE, stdout=PIPE, text=True, cwd="/") for _ in range(2)]
     try:
-        with repack.workplace(spark):
+        left, alive = (Path(holder.stdout.readline().strip()) for holder in holders)  # type: ignore[union-attr]
+        stranger = tmp_path / "busq-audit-1-of-a-file-system-without-locks"
+        stranger.mkdir()
+        alive = alive.rename(tmp_path / f"busq-audit-{holders[0].pid}-other")
+        (left / "part.parquet").touch()
+        holders[0].kill()
+        holders[0].wait()
+        with repack.staged_in(spark, tmp_path), repack.workplace(spark) as ours, repack.workplace(spark) as another:
             assert not left.exists()
-            assert alive.exists()
+            assert {*tmp_path.iterdir()} == {alive, stranger, ours, another}
     finally:
-        alive.rmdir()
+        for holder in holders:
+            holder.kill()
+            holder.communicate()
 
 
 def test_a_failure_half_way_leaves_no_staged_file(spark: SparkSession, db: str, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from conftest import wait_until
 from pyspark.sql import SparkSession
 
 from busq.audit.spark import sweep as on_spark
-from busq.audit.spark.sessions.places import sweep as sweep_places
+from busq.audit.spark.sessions.places import hold, let_go
 from busq.lab.sweep import cells, parse, plan, result_files, sweep
 from busq.lab.sweep.pool import Pool
 
@@ -143,7 +143,7 @@ def test_a_sweep_killed_half_way_goes_on_where_it_was(spark: SparkSession, tmp_p
         child.wait()
     assert len(processes) >= 2
     wait_until(lambda: not any(map(psutil.Process.is_running, processes)), what="the end of Java")
-    sweep_places(place, "busq-spark-")
+    let_go(hold(place, "busq-spark-"))
     assert list(place.iterdir()) == []
     wait_until(lambda: not _hidden(out))  # what ran may still end
     before = {path: path.stat().st_mtime_ns for path in result_files.place_of(out).glob("part-*")}

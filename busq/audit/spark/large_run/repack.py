@@ -31,7 +31,7 @@ from busq.audit.spark.large_run.bad_rows import Facts
 from busq.audit.spark.large_run.checks import EVENTS
 from busq.audit.spark.large_run.load import Loaded
 from busq.audit.spark.sessions.driver import parallelism, shares_files, writes_into
-from busq.audit.spark.sessions.places import sweep
+from busq.audit.spark.sessions.places import hold, let_go
 from busq.trace import places
 from busq.trace.errors import TraceError
 from busq.trace.schema import SCHEMA
@@ -86,20 +86,19 @@ def staged_in(spark: SparkSession, place: str | os.PathLike[str] | None) -> Iter
 @contextlib.contextmanager
 def workplace(spark: SparkSession) -> Iterator[Path]:
     """Give a folder in the one for staging, or else beside what Spark spills, that goes with the block."""
-    folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_staging.get() or _beside(spark)))
+    staging = _staging.get()
+    folder = hold(Path(staging) if staging else _beside(spark), _PREFIX)
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        let_go(folder)
 
 
 def _beside(spark: SparkSession) -> Path:
-    """Return where Spark spills, without what was left there by processes that were killed."""
+    """Return where Spark spills."""
     places = (spark.conf.get("spark.local.dir", "") or "").split(",")
     spilled = next((Path(place) for place in places if Path(place).is_absolute() and Path(place).is_dir()), None)
-    base = spilled or Path(tempfile.gettempdir())
-    sweep(base, _PREFIX)
-    return base
+    return spilled or Path(tempfile.gettempdir())
 
 
 @contextlib.contextmanager

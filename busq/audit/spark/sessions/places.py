@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The directories of sessions: the log, and what Spark and Java put aside; swept where their process was killed."""
+"""The directories of sessions and audits: the log, and what Spark, Java and audits put aside.
+
+A directory is held by a lock on a file in it, which the system gives up with the process: what a killed one left is
+swept by the next one that works in the same place, also where other machines and containers work there, whose processes
+can't be seen.  Where the file system has no locks, nothing is swept.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -13,10 +19,12 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["Place", "new_place", "sweep"]
+__all__ = ["Place", "hold", "let_go", "new_place"]
 
 TAIL_LINES = 5
 _PREFIX = "busq-spark-"
+_LOCK = ".held"
+_held: dict[Path, int] = {}  # open locks of this process
 _SMALL_TALK = re.compile(  # lines of logs without a fault
     r"at |WARNING:|\.\.\. |NOTE: Picked up|Using Spark's default|Setting default log|To adjust logging"
     r"|[\d/]+ [\d:]+ (WARN|INFO)"
@@ -58,7 +66,7 @@ class Place:
 
     def remove(self) -> None:
         """Remove the directory."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        let_go(self.path)
 
 
 def new_place(local_dir: str | os.PathLike[str] | None) -> Place:
@@ -66,8 +74,7 @@ def new_place(local_dir: str | os.PathLike[str] | None) -> Place:
     base = Path(local_dir).resolve() if local_dir is not None else _scratch()
     if not base.is_dir():
         raise ValueError(f"{base} is no directory: Spark needs one for what does not fit into memory")
-    sweep(base, _PREFIX)
-    return Place(Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base)))
+    return Place(hold(base, _PREFIX))
 
 
 def _scratch() -> Path:
@@ -80,9 +87,43 @@ def _scratch() -> Path:
     return base
 
 
-def sweep(base: Path, prefix: str) -> None:
-    """Remove what stands in folders called by a prefix and the number of a process, where that was killed."""
+def hold(base: Path, prefix: str) -> Path:
+    """Make a directory that is this process's until it lets go or ends; sweep what others left that have ended."""
+    _sweep(base, prefix)
+    path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
+    with contextlib.suppress(OSError):
+        _held[path] = _locked(path)
+    return path
+
+
+def _locked(path: Path) -> int:
+    """Lock a directory; OSError where the file system has no locks."""
+    hidden = path / f"{_LOCK}.new"
+    lock = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(hidden, path / _LOCK)  # others find it locked
+    except OSError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def let_go(path: Path) -> None:
+    """Remove a directory that this process holds."""
+    shutil.rmtree(path, ignore_errors=True)
+    if (lock := _held.pop(path, None)) is not None:
+        os.close(lock)
+
+
+def _sweep(base: Path, prefix: str) -> None:
     for path in base.glob(f"{prefix}*-*"):
-        number = path.name[len(prefix) :].split("-")[0]
-        if path.is_dir() and number.isdigit() and not psutil.pid_exists(int(number)):
-            shutil.rmtree(path, ignore_errors=True)
+        if path in _held:
+            continue
+        with contextlib.suppress(OSError):
+            lock = os.open(path / _LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path, ignore_errors=True)
+            finally:
+                os.close(lock)
