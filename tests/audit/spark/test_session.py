@@ -22,7 +22,8 @@ from conftest import PATIENCE_S, TESTS, fresh_python, wait_until
 
 import busq.spark
 from busq.audit.spark.sessions.java import Java, find_java
-from busq.audit.spark.sessions.session import _as_before, default_memory
+from busq.audit.spark.sessions.places import Place
+from busq.audit.spark.sessions.session import _as_before, _settings, default_memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -258,3 +259,10 @@ def test_a_gateway_that_waits_for_ever_is_left_behind(monkeypatch: pytest.Monkey
     SESSION._shut_down(SimpleNamespace(shutdown=lock_comes_back.wait))
     assert not lock_comes_back.is_set()
     lock_comes_back.set()
+
+
+@pytest.mark.parametrize("ui", [False, True])
+def test_plans_of_what_has_ended_are_kept_for_a_page_alone(ui: bool, tmp_path: Path) -> None:
+    """Thirty audits of single runs filled a heap of 1 GiB with them."""
+    kept = _settings("local[2]", "1g", Place(tmp_path), ui).get("spark.sql.ui.retainedExecutions")
+    assert (kept is None) == ui
