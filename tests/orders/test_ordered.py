@@ -492,11 +492,9 @@ def test_secret_mode_is_timed(group: Any) -> None:
 
 @pytest.mark.parametrize("what", ["recv", "send", "assemble"])
 def test_control_c_is_answered_within_a_tenth_of_a_second(what: str, make_bus: Bus, fork: Fork) -> None:
-    bus = make_bus(order="lamport" if what == "assemble" else "fifo", peers=3, capacity=1)
-
-    def wait() -> float:
+    def wait(name: str) -> float:
         begun: list[float] = []
-        with busq.Bus.open(bus.name).join("a") as a, busq.Bus.open(bus.name).join("b"):
+        with busq.Bus.open(name).join("a") as a, busq.Bus.open(name).join("b"):
             strike = threading.Timer(0.1, lambda: (begun.append(time.monotonic()), os.kill(os.getpid(), signal.SIGINT)))
             try:
                 strike.start()
@@ -505,7 +503,11 @@ def test_control_c_is_answered_within_a_tenth_of_a_second(what: str, make_bus: B
             except KeyboardInterrupt:
                 return time.monotonic() - begun[0]
 
-    assert shortest(lambda: fork(wait).result(), 0.1) < 0.1
+    def waited() -> float:  # on a bus of its own: each of these slots is given once
+        bus = make_bus(order="lamport" if what == "assemble" else "fifo", peers=3, capacity=1)
+        return fork(wait, bus.name).result()
+
+    assert shortest(waited, 0.1) < 0.1
 
 
 def test_the_descriptor_is_readable_while_something_can_be_received(group: Any) -> None:
