@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import pytest
 from conftest import PATIENCE_S, TESTS, fresh_python, wait_until
 
 import busq.spark
+from busq.audit.spark.sessions import places
 from busq.audit.spark.sessions.java import Java, find_java
 from busq.audit.spark.sessions.places import Place
 from busq.audit.spark.sessions.session import _as_before, _settings, default_memory
@@ -266,3 +268,33 @@ def test_plans_of_what_has_ended_are_kept_for_a_page_alone(ui: bool, tmp_path: P
     """Thirty audits of single runs filled a heap of 1 GiB with them."""
     kept = _settings("local[2]", "1g", Place(tmp_path), ui).get("spark.sql.ui.retainedExecutions")
     assert (kept is None) == ui
+
+
+def test_the_lock_of_a_folder_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So what a kill in the middle of its removal leaves is swept by the next one."""
+    path, remove, left = places.hold(tmp_path, "busq-audit-"), shutil.rmtree, []
+    for number in range(20):
+        (path / f"part{number}").mkdir()
+        (path / f"file{number}").touch()
+
+    def recorded(target: Path, **options: bool) -> None:
+        if Path(target) == path:
+            left.append([entry.name for entry in path.iterdir()])
+        remove(target, **options)
+
+    monkeypatch.setattr(places.shutil, "rmtree", recorded)
+    places.let_go(path)
+    assert left == [[places._LOCK]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_while_a_folder_is_locked_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    open_before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(places.fcntl, "flock", stop)
+    with pytest.raises(KeyboardInterrupt):
+        places.hold(tmp_path, "busq-audit-")
+    assert list(tmp_path.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == open_before

@@ -91,8 +91,12 @@ def hold(base: Path, prefix: str) -> Path:
     """Make a directory that is this process's until it lets go or ends; sweep what others left that have ended."""
     _sweep(base, prefix)
     path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=base))
-    with contextlib.suppress(OSError):
-        _held[path] = _locked(path)
+    try:
+        with contextlib.suppress(OSError):
+            _held[path] = _locked(path)
+    except BaseException:
+        let_go(path)
+        raise
     return path
 
 
@@ -103,7 +107,7 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(hidden, path / _LOCK)  # others find it locked
-    except OSError:
+    except BaseException:
         os.close(lock)
         raise
     return lock
@@ -111,9 +115,20 @@ def _locked(path: Path) -> int:
 
 def let_go(path: Path) -> None:
     """Remove a directory that this process holds."""
-    shutil.rmtree(path, ignore_errors=True)
+    _remove(path)
     if (lock := _held.pop(path, None)) is not None:
         os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory, its lock last: what a kill in the middle leaves is swept."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry, ignore_errors=True)
+            elif entry.name != _LOCK:
+                os.unlink(entry)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _sweep(base: Path, prefix: str) -> None:
@@ -124,6 +139,6 @@ def _sweep(base: Path, prefix: str) -> None:
             lock = os.open(path / _LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
             finally:
                 os.close(lock)
