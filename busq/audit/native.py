@@ -152,8 +152,7 @@ class _Case:
                 self._pass(process, passed_of(log))
         self.deaths = deaths_in(self.history)
         self.findings += self.deaths.findings(run.processes)
-        if self.deaths:
-            spare(self.history)
+        spare(self.history)
         self.holes = unknown.incomplete(run, self.counts)
         self.has_clocks = any(part.has("clocks") for parts in self.rows for part in parts) or bool(
             clock_check.clock_faults(run)

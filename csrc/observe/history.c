@@ -55,6 +55,13 @@ void busq_history_free(busq_history *history)
 
 /* ---- what is checked before anything is touched ---- */
 
+int busq_observe_check_process(const busq_history *history, uint32_t process)
+{
+  if (process < history->n_processes)
+    return BUSQ_OK;
+  return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+}
+
 static int batch_check_destinations(const busq_history *history, const batch *b)
 {
   if (!b->destination_counts && b->n_destinations > UINT32_MAX)
@@ -291,8 +298,8 @@ static int messages_pass(busq_history *history, uint32_t process, const uint64_t
 /* A message that its successor delivered all the same was for it. */
 int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *messages, size_t n_messages)
 {
-  if (process >= history->n_processes)
-    return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+  if (busq_observe_check_process(history, process) != BUSQ_OK)
+    return BUSQ_INVALID;
   if (!history->index.n_names)
     return BUSQ_OK;
   const busq_observe_log *log = &history->logs[process];
@@ -313,8 +320,8 @@ int busq_history_pass(busq_history *history, uint32_t process, const uint64_t *m
 int busq_history_read(const busq_history *history, uint32_t process, size_t max, uint8_t *kinds, uint64_t *messages,
                       size_t *countp)
 {
-  if (process >= history->n_processes)
-    return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
+  if (busq_observe_check_process(history, process) != BUSQ_OK)
+    return BUSQ_INVALID;
   const busq_observe_log *log = &history->logs[process];
   for (size_t place = 0; place < log->n_events && place < max; place++) {
     const uint32_t event = log->events[place];

@@ -93,6 +93,9 @@ static inline bool busq_observe_message_was_sent_at(const busq_observe_message *
   return message->sender == process && message->sent_at == place;
 }
 
+/* BUSQ_INVALID where there is no such process. */
+int busq_observe_check_process(const busq_history *history, uint32_t process);
+
 /* Takes a receiver from a message's destinations, among which it is; false: there is no memory for the others as a set
  * of their own, which they need since several messages may share one. */
 bool busq_observe_message_remove(busq_history *history, busq_observe_message *message, uint32_t process);

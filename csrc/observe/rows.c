@@ -122,18 +122,13 @@ static void selection_tell_life(const selection *s, busq_observe_log *log)
   }
 }
 
-static int refuse_process(const busq_history *history, uint32_t process)
-{
-  return busq_error(BUSQ_INVALID, "process %u: the history has %u", process, history->n_processes);
-}
-
 int busq_history_append_rows(busq_history *history, uint32_t process, const busq_rows *rows)
 {
   selection s = {.rows = rows};
   selection_measure(&s);
   int result = BUSQ_NO_SPACE;
   if (!s.n_events) {
-    result = process < history->n_processes ? BUSQ_OK : refuse_process(history, process);
+    result = busq_observe_check_process(history, process);
   } else if (selection_reserve(&s)) {
     selection_fill(&s);
     result = selection_append(&s, history, process);
@@ -152,8 +147,8 @@ int busq_history_append_rows(busq_history *history, uint32_t process, const busq
 
 int busq_rows_check(const busq_rows *rows, const busq_history *history, uint32_t process, uint32_t n_read)
 {
-  if (process >= history->n_processes)
-    return refuse_process(history, process);
+  if (busq_observe_check_process(history, process) != BUSQ_OK)
+    return BUSQ_INVALID;
   size_t n_events = 0;
   for (size_t row = 0; row < rows->n_rows; row++)
     n_events += busq_rows_is_event(rows, row);
